@@ -9,7 +9,9 @@ Replace an output folder completely or not at all, even if the process is killed
    files with the same names.
 3. A folder that cannot be exchanged, such as the current folder of a process, receives the new
    files one by one. A list of all moves is written before, and the old files are set aside.
-4. Signals are delayed during steps 2 and 3. The next start for the same destination undoes the
+4. Files that `make` builds from listed files are replaced too: the next network may be for another
+   target, and does not overwrite them.
+5. Signals are delayed during steps 2 and 3. The next start for the same destination undoes the
    moves of a process that was killed, and removes its hidden folder.
 """
 
@@ -33,6 +35,8 @@ from ceras_ir.command.uninterrupted import uninterrupted
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write
 from ceras_ir.support.private_files import resolved
 from ceras_ir.support.user_files import read_text
+
+MAKEFILE = "Makefile"
 
 NEW, OLD = "new", "old"
 """The folders inside a hidden folder: the new files, and the files that were set aside."""
@@ -230,7 +234,25 @@ def _listed(folder: Path) -> set[Path] | None:
         return None
     files = content.get("files")
     names = list(files) if isa(files, dict[str, object]) else []
+    names += _built(folder, names)
     return {Path(name) for name in (*names, MANIFEST, REPORT) if is_inside(folder, name)}
+
+
+def _built(folder: Path, names: Collection[str]) -> list[str]:
+    """
+    Return the files that `make` builds in `folder` from the files `names`: an object of each source
+    in C, and the goals of the makefile that are files.
+    """
+    found = [f"{name.removesuffix('.c')}.o" for name in names if name.endswith(".c")]
+    for name in names:
+        if os.path.basename(name) == MAKEFILE and is_inside(folder, name):
+            with suppress(OSError, ValueError):
+                text = read_text(folder / name)
+                phony = " ".join(re.findall(r"^\.PHONY:(.*)$", text, re.MULTILINE)).split()
+                goals = set(re.findall(r"^([\w.-]+):(?!=)", text, re.MULTILINE))
+                place = os.path.dirname(name)
+                found += [os.path.join(place, goal) for goal in goals - {".PHONY", *phony}]
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

@@ -32,8 +32,18 @@ BINARIES = {
     re.compile(
         rb"\x08[\x01-\x1f][\x12\x1a\x3a]"
     ): "; it is an ONNX model: rename it to end in .onnx",
+    re.compile(rb"\x7fELF"): "; it is a compiled program or object (ELF): give the model itself",
+    re.compile(rb"\x1f\x8b"): "; it is compressed: unpack it with gunzip",
+    re.compile(rb"PK\x03\x04"): "; it is a ZIP archive: unpack it, or rename a .pt2 file to end so",
+    re.compile(
+        rb"\x89HDF"
+    ): "; it is an HDF5 file, as Keras writes: ceras.load(model) loads models",
+    re.compile(rb"\xff\xfe|\xfe\xff"): "; it is text in UTF-16: save it as UTF-8",
 }
-"""The first bytes of models, and the end of the message if such a file is read as text."""
+"""The first bytes of other files, and the end of the message if such a file is read as text."""
+
+CONTROL = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f")
+"""Bytes that no text has, whatever the encoding of characters in 8 bits."""
 
 
 class FileImporter(Protocol):
@@ -101,6 +111,8 @@ def text_of(data: bytes, path: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        if not remedy and len(data.translate(None, CONTROL)) == len(data):
+            remedy = "; it is text in another encoding, such as Latin-1: save it as UTF-8"
     else:
         if not remedy:
             return text

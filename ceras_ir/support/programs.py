@@ -9,7 +9,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,18 +25,21 @@ def finish(
     folder: Path | None = None,
     text: str = "",
     is_quiet: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """
     Run `command` in `folder` with the standard input `text`, and return the status and the output;
-    with `is_quiet` the output is discarded. Raise an `OSError` if the program does not start, and
+    with `is_quiet` the output is discarded. `variables` are added to the environment of the
+    program. Raise an `OSError` if the program does not start, and
     `subprocess.TimeoutExpired` if it does not end within `seconds` (`None`: no limit). In case of
     an exception, all processes that it has started are killed.
     """
     output = subprocess.DEVNULL if is_quiet else subprocess.PIPE
     source = subprocess.PIPE if text else subprocess.DEVNULL
+    environment = None if variables is None else {**os.environ, **variables}
     with subprocess.Popen(
         command, cwd=folder, stdin=source, stdout=output, stderr=output, process_group=0, text=True,
-        errors="replace",
+        errors="replace", env=environment,
     ) as process:  # fmt: skip
         try:
             said, errors = process.communicate(text or None, timeout=seconds)
@@ -51,9 +55,11 @@ def run_compiler(
     """
     Run a compiler in `folder`, and return the status and the output. Raise an `OSError` if it does
     not start. If it exceeds the time limit of compilers (`limits.COMPILERS`), kill all processes
-    that it has started and raise an `InputError`.
+    that it has started and raise an `InputError`. Its temporary files are deleted in any case.
     """
-    return _within(COMPILERS, command, folder, "")
+    # A compiler that is killed deletes no temporary files, such as the assembly of gcc.
+    with tempfile.TemporaryDirectory(prefix="ceras-compiler-") as name:
+        return _within(COMPILERS, command, folder, "", {"TMPDIR": name})
 
 
 def run_program(
@@ -63,15 +69,19 @@ def run_program(
     Run a program other than a compiler in `folder`, with the standard input `text`, and return the
     status and the output. Errors are as in `run_compiler`; the time limit is that of programs.
     """
-    return _within(PROGRAMS, command, folder, text)
+    return _within(PROGRAMS, command, folder, text, None)
 
 
 def _within(
-    limit: TimeLimit, command: Sequence[str], folder: Path | None, text: str
+    limit: TimeLimit,
+    command: Sequence[str],
+    folder: Path | None,
+    text: str,
+    variables: Mapping[str, str] | None,
 ) -> subprocess.CompletedProcess[str]:
     seconds = limit.seconds()
     try:
-        return finish(command, seconds, folder=folder, text=text)
+        return finish(command, seconds, folder=folder, text=text, variables=variables)
     except subprocess.TimeoutExpired:
         raise InputError(
             f"'{command[0]}' did not end within {seconds:g} s and was stopped: "

@@ -54,6 +54,28 @@ def test_files_of_an_earlier_target_go() -> None:
     assert not Path("out/temps").exists()
 
 
+MAKEFILE = """\
+NAME := model
+all: model_run
+model_run: model.o
+\tcc model.o -o $@
+clean:
+\trm -f model.o model_run
+.PHONY: all clean
+"""
+
+
+def test_what_make_built_goes_too() -> None:
+    """Objects and programs of another target are stale; equal names of the user are kept."""
+    build({"model.c": "1", "Makefile": MAKEFILE, "driver/Makefile": MAKEFILE})
+    built = {"model.o": "old", "model_run": "old", "driver/model_run": "old"}
+    fill(Path("out"), built | {"mine.o": "mine", "clean": "mine", "NAME": "mine"})
+    build({"model.nnet": "2"})
+    assert tree().keys() == {
+        "model.nnet", "mine.o", "clean", "NAME", "manifest.json", "report.json"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("before", ["nothing", "empty", "ours"])
 def test_who_ends_last_replaces_what_another_process_wrote(before: str) -> None:
     """The second process writes all files between the start and the end of the first process."""

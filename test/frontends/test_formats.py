@@ -17,7 +17,13 @@ CONTENTS = (
     (MODEL + b"\xff", "ONNX model: rename it to end in .onnx"),
     (b"\x1c\0\0\0TFL3\x14\0\xff", "TensorFlow Lite model: rename it to end in .tflite"),
     (b"ML\xefR\x0dMLIR22", "MLIR bytecode: print it as text with mlir-opt"),
-    (b"// caf\xe9", "(byte 0xe9 at offset 6)"),
+    (b"// caf\xe9", "text in another encoding, such as Latin-1: save it as UTF-8"),
+    ("// café".encode("utf-16"), "it is text in UTF-16: save it as UTF-8"),
+    (b"\x7fELF\x02\x01\x01\0\xd0", "a compiled program or object (ELF): give the model itself"),
+    (b"\x1f\x8b\x08\0", "it is compressed: unpack it with gunzip"),
+    (b"PK\x03\x04\xff", "a ZIP archive: unpack it, or rename a .pt2 file to end so"),
+    (b"\x89HDF\r\n\x1a\n", "as Keras writes: ceras.load(model) loads models"),
+    (b"\x01\x02\xff", "(byte 0xff at offset 2)"),
 )
 
 

@@ -665,3 +665,17 @@ def test_operands_that_change_nothing_are_proposed(
         output=(1, 4, "a", "b"),
     )
     assert option in follow(proto)
+
+
+@pytest.mark.parametrize("given", [(0,), (1, 1, 1.5, 0.01)])
+def test_a_given_value_is_named_and_another_is_proposed(given: Sequence[float]) -> None:
+    """The input is a constant already, so the message does not ask to fix it."""
+    proto = network([node("Resize", "x - v", "y")], {"x": (1, 4, 6, 8)}, {"v": (FLOAT, (4,))})
+    with pytest.raises(UnsupportedError) as error:
+        import_model(proto, values={"v": given})
+    finding = error.value.findings[-1]
+    spelled = ",".join(f"{number:g}" for number in given)
+    assert finding.message == (
+        f"unsupported value: --set v={spelled} does not fit; give another, for example --set v=1"
+    )
+    import_model(proto, values={"v": (1,)})

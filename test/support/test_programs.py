@@ -3,6 +3,8 @@
 import ast
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -59,6 +61,26 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(COMPILERS.variable, invalid)
         with pytest.raises(InputError, match="CERAS_COMPILER_TIMEOUT must be a number of seconds"):
             run_compiler([str(compiler)])
+
+
+def test_an_interrupted_compiler_leaves_no_file(tmp_path: Path) -> None:
+    """Like gcc, the compiler writes assembly to TMPDIR, and Ctrl-C is sent while it runs."""
+    files, begun = tmp_path / "files", tmp_path / "begun"
+    files.mkdir()
+    compiler = script(tmp_path / "cc", "touch $TMPDIR/cc1.s", f"touch {begun}", "sleep 100")
+    code = f"from ceras_ir.support.programs import run_compiler; run_compiler(['{compiler}'])"
+    environment = os.environ | {"TMPDIR": str(files)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE
+    ) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        assert list(files.rglob("cc1.s"))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert b"KeyboardInterrupt" in errors
+    assert not list(files.iterdir())
 
 
 def test_programs_get_text_and_return_the_output() -> None:

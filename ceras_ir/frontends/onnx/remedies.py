@@ -123,15 +123,24 @@ def _values(options: Options, found: OptionProposal | None) -> Sequence[Finding]
     if found is None or not found.is_complete:
         return []
     return [
-        Finding(
-            name,
-            GRAPH_INPUT,
-            "unsupported as an input, because a branch or a size depends on the value; fix it, for "
-            f"example with --set {name}={','.join(map(_exactly, numbers))}",
-        )
+        Finding(name, GRAPH_INPUT, _with_value(name, numbers, options.values.get(name)))
         for name, numbers in found.options.values.items()
         if numbers != options.values.get(name)
     ]
+
+
+def _with_value(name: str, numbers: Sequence[float], given: Sequence[float] | None) -> str:
+    example = f"for example {'with ' if given is None else ''}--set {name}={_listed(numbers)}"
+    if given is None:
+        return (
+            "unsupported as an input, because a branch or a size depends on the value; fix it, "
+            f"{example}"
+        )
+    return f"unsupported value: --set {name}={_listed(given)} does not fit; give another, {example}"
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ",".join(map(_exactly, numbers))
 
 
 def _exactly(number: float) -> str:
