@@ -2,20 +2,27 @@
 Import all TensorFlow Lite files of a folder, and compare them with the reference kernels.
 
     python benchmarks/tflite_networks.py FOLDER [--reference PYTHON] [--c]
+    python benchmarks/tflite_networks.py FOLDER --onnx FOLDER
 
-A line per file: the operators, the time of the import, and the comparison on seeded samples, or the
-reason of the refusal. PYTHON is the interpreter of an environment with ai-edge-litert; without it,
-files are only imported. With `--c`, quantized networks are compiled for the host and compared too.
-Integers must be equal. Floats may differ by 1e-4 of the largest result, or by four times the
-difference between the reference kernels and the optimized kernels of TensorFlow Lite, which add in
-another order; and by 5% if the reference quantizes activations at run time. The exit status is 1 if
-a network is wrong.
+The second form prints the processor time of the import of each `NAME.tflite` and of `NAME.onnx` in
+the other folder: of `ceras-opt` with start-up, and of a further import in the same process. Both
+are the smallest of alternating runs.
+
+The first form prints a line per file: the operators, the time of the import, and the comparison on
+seeded samples, or the reason of the refusal. PYTHON is the interpreter of an environment with
+ai-edge-litert; without it, files are only imported. With `--c`, quantized networks are compiled for
+the host and compared too. Integers must be equal. Floats may differ by 1e-4 of the largest result,
+or by four times the difference between the reference kernels and the optimized kernels of
+TensorFlow Lite, which add in another order; and by 5% if the reference quantizes activations at run
+time. The exit status is 1 if a network is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -33,11 +40,12 @@ from ceras_ir.frontends.tflite import import_file
 from ceras_ir.frontends.tflite.model.schema import Model
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.function import input_names, main_function, states_of
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
 
 Array = NDArray[np.generic]
 
-SAMPLES = 2
+SAMPLES, ROUNDS = 2, 7
 TOLERANCE, HYBRID_TOLERANCE = 1e-4, 0.05
 ORDER_FACTOR = 4
 """The permitted ratio of a difference of floats to the difference between two orders of sums."""
@@ -178,6 +186,36 @@ def is_hybrid(path: Path) -> bool:
     )
 
 
+def times_of(paths: tuple[Path, Path]) -> list[tuple[float, float]]:
+    """
+    Return the processor time in seconds of the import of each file, as a process and as a further
+    import in this process.
+    """
+    tool = str(Path(sys.executable).with_name("ceras-opt"))
+    whole: list[list[float]] = [[], []]
+    inside: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for i, path in enumerate(paths):
+            process = subprocess.Popen([tool, path, "-o", os.devnull], stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"{path}: not imported")
+            whole[i].append(usage.ru_utime + usage.ru_stime)
+            start = time.process_time()
+            read_network(str(path))
+            inside[i].append(time.process_time() - start)
+    return [(min(a), min(b)) for a, b in zip(whole, inside, strict=True)]
+
+
+def print_times(folder: Path, other: Path) -> None:
+    """Print the times of the networks that both folders have."""
+    print(f"{'network':32} {'tflite':>8} {'onnx':>8} {'again':>8} {'again':>8}   seconds")
+    for path in sorted(folder.rglob("*.tflite")):
+        if (model := other / f"{path.stem}.onnx").is_file():
+            (a, b), (c, d) = times_of((path, model))
+            print(f"{path.stem:32} {a:8.2f} {c:8.2f} {b:8.3f} {d:8.3f}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -185,7 +223,11 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reference", metavar="PYTHON")
     parser.add_argument("--c", action="store_true")
+    parser.add_argument("--onnx", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
+    if arguments.onnx is not None:
+        print_times(arguments.folder, arguments.onnx)
+        return 0
     totals: Counter[str] = Counter()
     for path in sorted(arguments.folder.rglob("*.tflite")):
         outcome = try_network(path, arguments.reference, arguments.c)

@@ -22,7 +22,7 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile import remedied
 from ceras_ir.driver.shared_options import reference_target
-from ceras_ir.frontends.exporters import exporter_of
+from ceras_ir.frontends.exporters import exporter_of, import_exported
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.network.lengths import parse_shape
@@ -309,10 +309,10 @@ def _exported(
         raise UsageError(
             f"expected the path of a model, a PyTorch module or a Keras model, got {kind}"
         )
-    from ceras_ir.frontends.onnx import import_model
-
-    model, title = exporter.model(network, example_inputs), exporter.title(network)
-    module = import_model(model, batch=batch, shapes=shapes, values=values, name=title)
+    title = exporter.title(network)
+    module = import_exported(
+        exporter, network, example_inputs, batch=batch, shapes=shapes, values=values, name=title
+    )
     return Model(prepared(module, values=values, states=states), title)
 
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.support.extensions import find_hook
 
 if TYPE_CHECKING:
     import onnx
+    from xdsl.dialects.builtin import ModuleOp
+
+Export: TypeAlias = "Callable[[], onnx.ModelProto]"
+"""Exports a network. Raises an `UnsupportedError` if the framework cannot."""
 
 
 class NetworkExporter(ABC):
@@ -25,15 +31,54 @@ class NetworkExporter(ABC):
     """
 
     @abstractmethod
-    def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
+    def exports(self, network: object, example_inputs: Sequence[object] | None) -> Sequence[Export]:
         """
-        Return `network` as an ONNX model, in which nodes have the names of the layers of the
-        network. `example_inputs` have the shapes and types of the inputs, in order.
+        Return functions that export `network`; the next one is a remedy if a model is not imported.
+        Nodes have the names of the layers of the network. `example_inputs` have the shapes and
+        types of the inputs, in order.
         """
 
     @abstractmethod
     def title(self, network: object) -> str:
         """Return a name for `network` in reports."""
+
+
+def import_exported(
+    exporter: NetworkExporter,
+    network: object,
+    example_inputs: Sequence[object] | None,
+    *,
+    batch: int,
+    shapes: Mapping[str, Sequence[int]] | None,
+    values: Mapping[str, Sequence[float]] | None,
+    name: str,
+) -> ModuleOp:
+    """
+    Import `network` from the first export that can be imported; options are those of
+    `ceras_ir.frontends.onnx.import_model`. Otherwise raise the error of the first export. A model
+    that contradicts ONNX is an error of the exporter, so it is `unsupported`.
+    """
+    from ceras_ir.frontends.onnx import import_model
+
+    first: InputError | None = None
+    for export in exporter.exports(network, example_inputs):
+        try:
+            return import_model(export(), batch=batch, shapes=shapes, values=values, name=name)
+        except UsageError:
+            raise
+        except InputError as error:
+            first = first or error
+    assert first is not None
+    if first.findings and not isinstance(first, UnsupportedError):
+        found = [replace(each, message=INVALID.format(each.message)) for each in first.findings]
+        raise UnsupportedError(found, name) from first
+    raise first
+
+
+INVALID = (
+    "unsupported, because the exporter of the framework wrote an invalid model: {}; compute this "
+    "layer with other operations, or use another version of the framework"
+)
 
 
 def exporter_of(network: object) -> NetworkExporter | None:

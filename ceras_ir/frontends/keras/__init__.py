@@ -12,12 +12,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ceras_ir.frontends.exporters import NetworkExporter, rename_nodes
+from ceras_ir.frontends.exporters import Export, NetworkExporter, rename_nodes
 from ceras_ir.frontends.formats import ONNX
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extensions import find_hook
@@ -29,21 +31,49 @@ if TYPE_CHECKING:
 class KerasExporter(NetworkExporter):
     """Converts models of Keras 3 to ONNX."""
 
-    def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
+    def exports(self, network: object, example_inputs: Sequence[object] | None) -> Sequence[Export]:
         inputs = _inputs(network, example_inputs)
         # The backend was chosen when the user imported Keras.
         backend = str(cast(Any, sys.modules["keras"]).config.backend())
         if backend != "torch":
-            return _exported(network, inputs, backend)
+            return [partial(_exported, network, inputs, backend)]
         exporter = find_hook("torch", NetworkExporter)
         if exporter is None:
             raise UsageError("Keras models on PyTorch need the extension pytorch of ceras_ir")
-        model = exporter().model(network, inputs)
-        name_layers(model, network)
-        return model
+        exports = exporter().exports(_inference(network), inputs)
+        return [partial(_named, export, network) for export in exports]
 
     def title(self, network: object) -> str:
         return str(getattr(network, "name", type(network).__name__))
+
+
+def _inference(network: object) -> object:
+    """
+    Return a PyTorch module that calls `network` for inference: layers for augmentation otherwise
+    change their input. Several inputs are passed in the structure that a functional model declares.
+    """
+    module: Any = cast(Any, import_module("torch")).nn.Module
+    tree = cast(Any, sys.modules["keras"]).tree
+    declared: object = getattr(network, "input", None)
+    call = cast(Any, network)
+
+    class Inference(module):
+        def __init__(self) -> None:
+            module.__init__(self)
+            self.network = network
+
+        def forward(self, *args: object) -> object:
+            if declared is not None:
+                args = (tree.pack_sequence_as(declared, list(args)),)
+            return call(*args, training=False)
+
+    return Inference()
+
+
+def _named(export: Export, network: object) -> onnx.ModelProto:
+    model = export()
+    name_layers(model, network)
+    return model
 
 
 def _layers_of_weights(network: object) -> dict[tuple[tuple[int, ...], bytes], str]:

@@ -56,13 +56,14 @@ def import_file(
         raise MissingToolError(
             f"unsupported on this machine: a .pt2 file needs PyTorch: {install_command(EXTRA)}"
         )
-    from ceras_ir.frontends.onnx import import_model
+    from ceras_ir.frontends.exporters import import_exported
     from ceras_ir.frontends.pytorch import TorchExporter
 
     torch = cast(Any, import_module("torch"))
     program = torch.export.load(io.BytesIO(archive))
-    model = TorchExporter().model(program, None)
-    return import_model(model, batch=batch, shapes=shapes, values=values, name=path)
+    return import_exported(
+        TorchExporter(), program, None, batch=batch, shapes=shapes, values=values, name=path
+    )
 
 
 def without_pickles(path: str) -> bytes:
@@ -105,7 +106,10 @@ def _checked(content: object) -> object:
     found = dict[str, object]()
     for key, value in cast("dict[str, object]", content).items():
         if key == "target" and not OPERATOR.fullmatch(str(value)):
-            raise UnsupportedError(f"unsupported operator '{value}' in an exported program")
+            raise UnsupportedError(
+                f"unsupported operator '{value}' in an exported program; ceras.load(module, "
+                "example_inputs) exports the module without a file"
+            )
         if key == "expr_str":
             raise UnsupportedError(
                 "unsupported symbolic sizes in an exported program; export it with fixed shapes"

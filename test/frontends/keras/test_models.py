@@ -87,6 +87,23 @@ sample = np.random.default_rng(0).normal(0, 1, (1, 8, 8, 3)).astype(np.float32)
 expected = keras.ops.convert_to_numpy(model(sample, training=False))
 np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
 print(*(layer.name for layer in loaded.fuse().layers))
+
+left, right = keras.Input((4,), name="left"), keras.Input((4,), name="right")
+noisy = keras.layers.GaussianNoise(1.0)(left, training=None)
+two = keras.Model({"b": right, "a": left}, keras.layers.Dense(3)(noisy - right))
+a, b = (np.random.default_rng(i).normal(0, 1, (1, 4)).astype(np.float32) for i in (1, 2))
+loaded = ceras.load(two)
+names = [each.name for each in loaded.inputs]
+given = dict(zip(names, [a, b] if names[0] < names[1] else [b, a]))
+(result,) = loaded.run(given).values()
+expected = keras.ops.convert_to_numpy(two({"a": a, "b": b}, training=False))
+np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
+
+images = keras.Input((8, 8, 3))
+x = keras.layers.RandomRotation(0.5)(keras.layers.RandomFlip()(images))
+x = keras.layers.RandomContrast(0.5)(x)
+(result,) = ceras.load(keras.Model(images, x)).run(sample).values()
+np.testing.assert_array_equal(result.reshape(sample.shape), sample)
 """
 
 
