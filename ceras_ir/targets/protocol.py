@@ -74,6 +74,8 @@ class Arithmetic:
     """
     channel_shifts: bool = True
     """Whether each output channel of a layer can have a separate shift."""
+    costly_channel_shifts: bool = False
+    """Whether separate shifts take time, such as another instruction for each result."""
     residual_spread: int = 0
     """
     The largest difference in bits between the residual shifts of two channels; `ROW_SPREAD` permits

@@ -51,6 +51,7 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         floats=False,
         multipliers=False,
         kernels=False,
+        costly_channel_shifts=True,
         residual_spread=RESIDUAL_WEIGHT_BITS,
         half_even=False,
         factor_points=False,

@@ -177,7 +177,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 narrow_border=self.tail == "int8",
             ),
             # Scales of weights, and scales that must be equal.
-            ChooseRowExponentsPass(spread),
+            ChooseRowExponentsPass(spread, costly=self._arithmetic.costly_channel_shifts),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
             with_options_of(CheckOutputsPass, self),

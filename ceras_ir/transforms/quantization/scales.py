@@ -1,8 +1,11 @@
 """Choose the scales and zero points of values and weights."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ldexp, prod
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -15,7 +18,12 @@ from ceras_ir.network.function import (
     quantized_operations,
     states_of,
 )
-from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent, row_exponents_within
+from ceras_ir.network.integer import (
+    INT8_HIGH,
+    WEIGHT_LOW,
+    least_squares_exponent,
+    row_exponents_within,
+)
 from ceras_ir.network.storage import (
     MAX_RIGHT_SHIFT_BITS,
     NARROW,
@@ -192,7 +200,9 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     The requantization then has a shift per channel. Accelerators with a single shift per layer
     leave such layers to the CPU. If a layer adds a residual, the scales are at most
     `residual_spread` octaves apart, because the shifts of the residual differ equally.
-    `split-residual` separates the addition if larger differences are worth it. Changes no value.
+    `split-residual` separates the addition if larger differences are worth it. If `costly`, a layer
+    keeps a single scale unless scales per channel reduce the squared error by a tenth. Changes no
+    value.
 
     Before:
 
@@ -209,19 +219,44 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
 
     name = "choose-row-exponents"
 
+    costly: bool = False
+    """A shift per channel takes time on the target."""
+
     def change(self, main: FuncOp) -> None:
         for linear in quantized_layers(main):
             spread = ROW_SPREAD if linear.residual is None else self.residual_spread
             weights = graph.constant_array(linear.weights)
             if weights is None or spread == 0:
                 continue
-            exponents = row_exponents_within(weights.astype("float32", copy=False), spread)
-            if exponents is None:
+            rows = weights.astype("float32", copy=False)
+            exponents = row_exponents_within(rows, spread)
+            if exponents is None or (self.costly and not _reduce_error(rows, exponents)):
                 continue
             largest = max(exponents)
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(largest, i64)
             if any(differences := [exponent - largest for exponent in exponents]):
                 linear.attributes[ROW_EXPONENTS] = graph.integers(differences)
+
+
+MAX_ROW_ERROR_RATIO = 0.9
+"""The ratio of the errors with scales per channel and with a single scale for which they pay."""
+
+
+def _reduce_error(weights: NDArray[np.float32], exponents: Sequence[int]) -> bool:
+    """
+    Return whether the scales `2**exponents` of output channels reduce the squared rounding error of
+    `weights`, compared with the best single scale, by a tenth or more.
+    """
+    rows = weights.reshape(len(weights), -1)
+    single = np.full(len(rows), least_squares_exponent(weights, WEIGHT_LOW))
+    least = MAX_ROW_ERROR_RATIO * _squared_error(rows, single)
+    return _squared_error(rows, np.array(exponents)) <= least
+
+
+def _squared_error(rows: NDArray[np.float32], exponents: NDArray[np.int64]) -> float:
+    steps = np.exp2(exponents.astype(np.float64))[:, None]
+    rounded = np.clip(np.rint(rows / steps), WEIGHT_LOW, INT8_HIGH) * steps
+    return float(np.square(rounded - rows).sum())
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from ceras_ir.workbench.metrics.figures import Measured
 from ceras_ir.workbench.pages import histogram, ratios, render
 
 if TYPE_CHECKING:
+    from ceras_ir.workbench.compare.floors import Floors
     from ceras_ir.workbench.compare.variants import Variant
 
 MIN_FAIR_DB = 20.0
@@ -259,12 +260,13 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
         console.print(f"\n{text}", markup=False, soft_wrap=True)
 
 
-def print_proposals(found: Sequence[Proposal]) -> None:
+def print_proposals(found: Sequence[Proposal], limits: Floors) -> None:
     """
-    Print the gain of each set of options that was tried. Gains that exceed twice their standard
-    error are first, with a `+`.
+    Print the noise that remains with more bits, and the gain of each set of options that was tried.
+    Gains that exceed twice their standard error are first, with a `+`.
     """
-    print("\nother options, on inputs not used for calibration:")
+    print(f"\nwith fewer roundings: {limits}")
+    print("other options, on inputs not used for calibration:")
     for proposal in sorted(found, key=lambda p: not p.helps):
         print(f"  {'+' if proposal.helps else ' '} {proposal}")
     if not any(proposal.helps for proposal in found):

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ceras_ir.pipeline.stages import BuildOptions
+    from ceras_ir.workbench.compare.floors import Floors
     from ceras_ir.workbench.compare.proposals import Proposal
     from ceras_ir.workbench.compare.variants import Task, Variant
 
@@ -136,7 +137,8 @@ def make_parser() -> ToolParser:
             "--propose",
             action="store_true",
             help="evaluate other options on the first 32 inputs, and print the cost and gain of "
-            "each, with the standard error; do not use the calibration inputs here",
+            "each, with the standard error, and the noise with fewer roundings; do not use the "
+            "calibration inputs here",
         )
     )
     group = parser.add_argument_group(
@@ -222,7 +224,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
             stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
         print_table(variants, len(samples))
         if found is not None:
-            print_proposals(found)
+            print_proposals(*found)
         elif is_single:
             print("\n--propose evaluates other options and prints the gains")
     return _status(arguments, variants, len(samples))
@@ -311,15 +313,17 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
 
 def _proposals(
     arguments: argparse.Namespace, module: "ModuleOp", task: "Task", variant: "Variant"
-) -> "list[Proposal]":
+) -> "tuple[list[Proposal], Floors]":
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.transforms.graph.fuse import FusePass
+    from ceras_ir.workbench.compare.floors import floors
     from ceras_ir.workbench.compare.proposals import proposals
 
     FusePass().apply(load_context(), module)
     few = list(task.samples.first(MAX_PROPOSAL_INPUTS))
-    judgement = task.judgement.first(len(few))
-    return proposals(module, _scheme(arguments), variant.layers, few, judgement)
+    judgement, options = task.judgement.first(len(few)), _scheme(arguments)
+    limits = floors(module, options, few)
+    return proposals(module, options, variant.layers, few, judgement), limits
 
 
 def _scheme(arguments: argparse.Namespace) -> "BuildOptions":

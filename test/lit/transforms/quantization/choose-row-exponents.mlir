@@ -1,5 +1,6 @@
 // RUN: ceras-opt %s --choose-row-exponents --choose-weight-exponents | filecheck %s
 // RUN: ceras-opt %s -p 'choose-row-exponents{residual-spread=6},choose-weight-exponents' | filecheck %s --check-prefixes=CHECK,SPREAD
+// RUN: ceras-opt %s -p 'choose-row-exponents{costly=true},choose-weight-exponents' | filecheck %s --check-prefix=COSTLY
 // RUN: not ceras-opt %s -p 'choose-row-exponents{residual-spread=11}' 2>&1 | filecheck %s --check-prefix=BAD
 
 // BAD: residual_spread must be in [0, 10], got 11
@@ -14,6 +15,9 @@ func.func @main(%x: tensor<1x2xf32>) {
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -5 : i64, graph.row_exponents = array<i64: 0, -1>}
   %n = graph.constant dense<[[2.0, 2.0], [-1.0, 0.0078125]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %2 = graph.matmul %x, %n : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // Scales per channel would reduce the squared error only slightly.
+  // COSTLY: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64, graph.row_exponents
+  // COSTLY: graph.matmul %{{.*}} {graph.weight_exponent = -5 : i64} : (tensor<1x2xf32>, tensor<2x2xf32>)
   // All rows alike.
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
   %v = graph.constant dense<[[1.0, -1.0], [1.0, 0.5]]> : tensor<2x2xf32> : tensor<2x2xf32>
