@@ -198,6 +198,20 @@ def ds_cnn(path: Path) -> None:
     save(b.model((1, 1, 49, 10), b.classifier(x, 64, 12), 12), path)
 
 
+def person_detector(path: Path) -> None:
+    """Write the person detector of MLPerf Tiny: MobileNetV1 of width 0.25 at 96 x 96."""
+    b, channels = Builder(16), 8
+    x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, channels, 3, 2)])
+    outputs = (16, 32, 32, 64, 64, 128, 128, 128, 128, 128, 128, 256, 256)
+    for n, count in enumerate(outputs):
+        stride = 2 if n in (1, 3, 5, 11) else 1
+        y = b.conv(x, f"block{n}.depthwise", channels, channels, 3, stride, channels)
+        y = b.node("Relu", f"block{n}.relu1", [y])
+        y = b.conv(y, f"block{n}.pointwise", channels, count, 1)
+        x, channels = b.node("Relu", f"block{n}.relu2", [y]), count
+    save(b.model((1, 3, 96, 96), b.classifier(x, channels, 2), 2), path)
+
+
 def autoencoder(path: Path) -> None:
     """Write the anomaly detector of MLPerf Tiny: ten matrix products, 264 k multiplications."""
     b, x, widths = Builder(640), "input", (640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640)

@@ -7,6 +7,7 @@ cost more. `benchmarks/dataflow_estimates.py` fits `Family.tables` to measured l
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.utils.str_enum import StrEnum
 
@@ -109,6 +110,9 @@ CHIP_FAMILIES = {
 """The families by their names in `yosys`."""
 
 
+Objective = Literal["throughput", "latency"]
+"""The quantity that the choice of lanes optimizes."""
+
 DEFAULT_CHIP_BOARD = "zcu102"
 """The name of the board of the paper S5 (see `docs/papers.md`)."""
 
@@ -122,6 +126,11 @@ class ChipOptions(BoardOptions):
     """Use at most this number of multipliers of the chip; 0, all."""
     ram18: int = option(0, metavar="N")
     """Use at most this number of memories of 18 kbit; 0, all."""
+    objective: Objective = option("throughput")
+    """
+    Choose lanes for the most frames per second (throughput), or for the shortest time of a frame
+    (latency).
+    """
 
 
 MAX_COUNT = 1 << 24

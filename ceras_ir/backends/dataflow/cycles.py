@@ -62,27 +62,30 @@ def lane_cycles(planned: PlannedConvolution) -> int:
     buffer.
     """
     feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
-    lengths, parts = planned.weights.lengths(), lanes.parts
-    filters = [
-        min(lanes.filters, feature.channels - n * lanes.filters) for n in range(len(lengths))
-    ]
-
-    def group(rows: int, before: int) -> int:
-        # A group of `rows` rows after a group of `before` rows: weights, or the words of the sums.
-        total = 0
-        for n, length in enumerate(lengths):
-            draining = filters[n - 1] * (rows if n else before) * parts + DRAIN + parts - 1
-            total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), draining)
-        return total
-
     buffer = planned.buffer
     writing = buffer.padded_rows * planned.layer.input.channels * buffer.phases
     last = feature.rows - (groups - 1) * lanes.rows
     if groups == 1:
-        return max(writing, group(last, last))
-    full = group(lanes.rows, lanes.rows)
-    computing = group(lanes.rows, last) + (groups - 2) * full + group(last, lanes.rows)
+        return max(writing, group_cycles(planned, last, last))
+    full = group_cycles(planned, lanes.rows, lanes.rows)
+    first = group_cycles(planned, lanes.rows, last)
+    computing = first + (groups - 2) * full + group_cycles(planned, last, lanes.rows)
     return max(writing, computing)
+
+
+def group_cycles(planned: PlannedConvolution, rows: int, before: int) -> int:
+    """
+    Return the cycles of a group of `rows` output rows after a group of `before` rows: the cycles of
+    the weights, or of the words of the sums if they take longer.
+    """
+    channels, lanes, total = planned.layer.feature.channels, planned.lanes, 0
+    lengths, parts = planned.weights.lengths(), lanes.parts
+    previous = channels - (len(lengths) - 1) * lanes.filters
+    for n, length in enumerate(lengths):
+        draining = previous * (rows if n else before) * parts + DRAIN + parts - 1
+        previous = min(lanes.filters, channels - n * lanes.filters)
+        total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), draining)
+    return total
 
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:

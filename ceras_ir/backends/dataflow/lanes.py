@@ -8,8 +8,9 @@ The cost of lanes depends on the scarce resource, so several prices are tried. `
 the lanes of a module and returns the blocks with their lanes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from typing import NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
@@ -17,9 +18,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.traits import SymbolTable
 
 from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline, extract
-from ceras_ir.backends.dataflow.board import DataflowBoard, Family
-from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
+from ceras_ir.backends.dataflow.board import DataflowBoard, Family, Objective
+from ceras_ir.backends.dataflow.cycles import lane_cycles, model, port_cycles
 from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
+from ceras_ir.backends.dataflow.latency import Planned, fastest
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
     PipelinePlan,
@@ -50,6 +52,17 @@ PRICES = (
 The tried prices of multipliers, memories and lookup tables; each is the price of all that the
 budget has.
 """
+
+
+LATENCY_STEP = 1.15
+"""The ratio of the cycles of two choices of lanes that a search for the latency distinguishes."""
+LATENCY_STARTS = (1.1, 1.3)
+"""
+The starts of this search: the time of the slowest layer, over that of the plan for throughput. The
+resources that remain make those layers faster for which the result waits.
+"""
+MAX_LATENCY_ROWS = 4
+"""The maximum number of rows in parallel in this search: layers wait for all rows of a group."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +109,11 @@ class Budget:
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
-def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
+def choices(layer: Convolution, family: Family, *, by_rows: bool = False) -> list[LaneChoice]:
     """
     Return possible lanes of a layer, the fastest first. A choice is omitted if another is at least
-    as good in all of cycles, DSPs, block RAMs and LUTs.
+    as good in all of cycles, DSPs, block RAMs and LUTs; with `by_rows`, also in the number of rows
+    in parallel, for which the first result waits.
     """
     found: list[LaneChoice] = []
     pairs = family.paired
@@ -118,7 +132,12 @@ def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
     found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
     kept: list[LaneChoice] = []
     for choice in found:
-        if not any(_uses_no_more(other.resources, choice.resources) for other in kept):
+        rows = choice.planned.lanes.rows
+        if not any(
+            _uses_no_more(other.resources, choice.resources)
+            and (not by_rows or other.planned.lanes.rows <= rows)
+            for other in kept
+        ):
             kept.append(choice)
     return kept
 
@@ -150,11 +169,72 @@ def _candidates(layer: Convolution) -> list[BlockLanes]:
     ]
 
 
-def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
+def choose(
+    pipeline: Pipeline,
+    board: DataflowBoard,
+    budget: Budget,
+    objective: Objective = "throughput",
+) -> PipelinePlan:
     """
-    Return the lanes of all layers that have the fewest cycles per frame and fit `budget`. A network
-    for which no lanes fit is refused with an `UnsupportedError`.
+    Return the lanes of all layers that fit `budget` with the fewest cycles per frame, or with the
+    shortest latency. A network for which no lanes fit is refused with an `UnsupportedError`.
     """
+    plan = _for_throughput(pipeline, board, budget)
+    if objective == "throughput":
+        return plan
+    balanced = max(lane_cycles(planned) for planned in plan.convolutions.values())
+    plans = [plan, *_for_latency(pipeline, board, budget, balanced)]
+    return min(plans, key=lambda p: model(pipeline, p, board.port_bytes, frames=1).latency)
+
+
+def _for_latency(
+    pipeline: Pipeline, board: DataflowBoard, budget: Budget, balanced: int
+) -> Iterator[PipelinePlan]:
+    # `balanced` is the time of the slowest layer of the plan for throughput.
+    table = {
+        block: [
+            (c.planned, c.resources)
+            for c in _spread(choices(block, board.fabric, by_rows=True), budget)
+        ]
+        for block in pipeline.blocks
+        if isinstance(block, Convolution)
+    }
+
+    def complete(lanes: Planned) -> PipelinePlan:
+        planned: dict[Block, PlannedConvolution] = {}
+        for layer in table:
+            planned[layer] = _with_slots(lanes[layer], batches(layer.inputs[0], planned))
+        return with_rings(pipeline, planned)
+
+    def fits(lanes: Planned) -> bool:
+        return budget.holds(total(estimate(pipeline, complete(lanes), board.fabric)))
+
+    def price(resources: Resources) -> float:
+        return budget.price(resources, PRICES[0])
+
+    for slower in LATENCY_STARTS:
+        found = fastest(pipeline, table, board.port_bytes, price, fits, slower * balanced)
+        if found is not None:
+            yield complete(found)
+
+
+def _spread(found: Sequence[LaneChoice], budget: Budget) -> list[LaneChoice]:
+    """
+    Return the cheapest choice of each number of rows in parallel and each power of
+    `LATENCY_STEP` of the cycles, so that a search for the shortest latency has few alternatives.
+    """
+    best: dict[tuple[int, int], LaneChoice] = {}
+    for choice in found:
+        if choice.planned.lanes.rows > MAX_LATENCY_ROWS:
+            continue
+        key = choice.planned.lanes.rows, round(log(choice.cycles, LATENCY_STEP))
+        price = budget.price(choice.resources, PRICES[0])
+        if key not in best or price < budget.price(best[key].resources, PRICES[0]):
+            best[key] = choice
+    return list(best.values())
+
+
+def _for_throughput(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
     table = {
         block: choices(block, board.fabric)
         for block in pipeline.blocks

@@ -164,9 +164,10 @@ class AllotLanesPass(ChipOptions, ModulePass):
     Choose the `dataflow.lanes` of each convolution, product and average of `@pipeline`.
 
     Lanes specify the rows and filters that are computed in parallel, and the encoding of weights.
-    The slowest layer becomes as fast as the multipliers and memories of `board` permit. Existing
-    lanes are kept. A network that does not fit the board is refused, with the layer and the
-    resource. Results do not depend on lanes.
+    The slowest layer becomes as fast as the multipliers and memories of `board` permit. With
+    `objective=latency`, the first frame is complete as early as they permit. Existing lanes are
+    kept. A network that does not fit the board is refused, with the layer and the resource. Results
+    do not depend on lanes.
 
     Before:
 
@@ -202,7 +203,7 @@ class AllotLanesPass(ChipOptions, ModulePass):
         if kernel is None or any(lanes_of(o) is not None for o in kernel.body.block.ops):
             return
         board, pipeline = load_board(self.board), pipeline_of(kernel)
-        plan = choose(pipeline, board, Budget.of(board, self.dsp, self.ram18))
+        plan = choose(pipeline, board, Budget.of(board, self.dsp, self.ram18), self.objective)
         for operation, block in pipeline.operations.items():
             if (planned := plan.convolutions.get(block)) is not None:
                 operation.attributes[LANES] = LanesAttr(planned.lanes)

@@ -18,6 +18,7 @@ from ceras_ir.backends.dataflow.blocks import (
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, DataflowBoard, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.lanes import Budget, choose
+from ceras_ir.backends.dataflow.latency import latency_cycles
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
     PipelinePlan,
@@ -191,6 +192,22 @@ def test_more_multipliers_are_faster_until_the_ports_are_the_limit():
         assert timing.per_frame >= slowest
         times.append(timing.per_frame)
     assert times == sorted(times, reverse=True) and times[0] > 3 * times[-1]
+
+
+@pytest.mark.parametrize("dsp", [12, 48])
+def test_the_objective_latency(dsp: int):
+    """
+    The first frame is earlier in the exact model, or as early if no other lanes fit. The estimate
+    of whole rows is longer for frames of a few hundred cycles, because words of a row overlap.
+    """
+    pipeline, board = chain(), load_board("zcu102")
+    budget, port = Budget.of(board, dsp, 0), board.port_bytes
+    plans = [choose(pipeline, board, budget, o) for o in ("throughput", "latency")]
+    assert all(budget.holds(total(estimate(pipeline, p, board.fabric))) for p in plans)
+    latencies = [model(pipeline, p, port).latency for p in plans]
+    assert latencies[1] <= (0.9 if dsp == 48 else 1) * latencies[0]
+    guess = latency_cycles(pipeline, plans[1].convolutions, port)
+    assert latencies[1] <= guess < 1.15 * latencies[1]
 
 
 def test_wide_rows_fit_few_multipliers():
