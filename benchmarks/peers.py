@@ -45,9 +45,9 @@ from pathlib import Path
 import numpy as np
 import peer_networks as nets
 from c_host import peaks
-from networks import ds_cnn, mobilenet_v2, resnet8, resnet18, resnet50
+from networks import ds_cnn, mobilenet_v2, resnet8, resnet18, resnet50, vit_tiny
 from peer_programs import HERE, PEERS, Cell, Failed, Place, Programs, Row, Talk, agreement, run
-from yolox import yolox_s
+from yolox import yolox
 
 LEAST_DB = {"float": 50.0, "int8": 10.0}
 """The agreement of a correct result, with which a runtime can be the best."""
@@ -68,10 +68,10 @@ ROWS = (
     Row("EfficientNet-lite0", nets.efficientnet_lite0),
     Row("U-Net 128", nets.unet),
     Row("YOLOv8n-like 320", nets.yolov8n),
-    Row("YOLOX-s 416", yolox_s),
+    Row("YOLOX-s 416", yolox),
     Row("ResNet-18", resnet18),
     Row("ResNet-50", resnet50),
-    Row("ViT-tiny", nets.vit_tiny, "transformer"),
+    Row("ViT-tiny", vit_tiny, "transformer"),
     Row("MiniLM-like", nets.minilm, "transformer"),
     Row("decoder step", nets.decoder_step, "weights", STATES),
     *(

@@ -23,13 +23,13 @@ from pathlib import Path
 from networks import mobilenet_v2, resnet18, resnet50, vit_tiny
 from rich.console import Console
 from rich.table import Table
-from yolox import yolox_s
+from yolox import yolox
 
 NETWORKS: dict[str, Callable[[Path], None]] = {
     "resnet18": resnet18,
     "resnet50": resnet50,
     "vit_tiny": vit_tiny,
-    "yolox_s": yolox_s,
+    "yolox_s": yolox,
     "mobilenet_v2": mobilenet_v2,
 }
 BIN = Path(sys.executable).parent
