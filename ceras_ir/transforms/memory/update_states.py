@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import i1
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -302,7 +303,8 @@ def _selected(op: graph.SelectOp) -> Written | None:
     shape, compare = shape_of(op.result), op.condition.owner
     if shape_of(op.rhs) != shape or not isinstance(compare, graph.CompareOp):
         return None
-    if compare.function is not Compare.EQUAL or not is_plain(compare.lhs):
+    is_index = is_plain(compare.lhs) and element_of(compare.lhs) != i1
+    if compare.function is not Compare.EQUAL or not is_index:
         return None
     for listed, position in ((compare.lhs, compare.rhs), (compare.rhs, compare.lhs)):
         indices = graph.constant_array(listed)
