@@ -380,7 +380,7 @@ class FoldedConstants:
         single.graph.CopyFrom(graph)
         generated = np.full(expected.shape, GENERATED_UNITS * np.abs(expected).max(initial=0.0))
         try:
-            module, named = import_with_names(single)
+            module, named, _ = import_with_names(single)
         except (InputError, UnsupportedError):
             return generated
         if not isinstance(value := named[name], SSAValue):
