@@ -125,7 +125,7 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
 
 
 def _pack_bytes(
-    w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
+    w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, is_signed: bool
 ) -> Panels:
     """
     Print the code that packs the computed weights `w` and the bias into the workspace in the layout
@@ -139,11 +139,15 @@ def _pack_bytes(
     pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
     n, k = shape_of(of.op.weights)
     layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
-    moved = (
-        f"(MODEL_RVV ? 0 : {offset})" if offset and adds_offset_on_load(of, nest) else str(offset)
-    )
+    moved = str(offset)
+    if offset and adds_offset_on_load(of, nest):
+        if is_signed:
+            layer.kernels.use("amx")
+        unmoved = "MODEL_RVV || MODEL_HAS_AMX" if is_signed else "MODEL_RVV"
+        moved = f"({unmoved} ? 0 : {offset})"
     extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
-    return Panels(packed, _bias(of, w, extra, moved, nest.padded_outputs, TILES))
+    bias = _bias(of, w, extra, moved, nest.padded_outputs, TILES)
+    return Panels(packed, bias, bias)
 
 
 def _bias(

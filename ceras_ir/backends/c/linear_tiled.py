@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ceras_ir.backends.c.amx_functions import add_amx_tile
+from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
@@ -25,6 +27,7 @@ from ceras_ir.backends.c.register_tiles import (
     MOVED_BYTES,
     RVV,
     TILES,
+    Stores,
     lanes_of,
 )
 from ceras_ir.backends.c.small_tiles import add_products
@@ -94,11 +97,14 @@ class Panels:
 
     weights: str
     bias: str
+    amx_bias: str = ""
+    """The bias for tiles of AMX, which multiply signed bytes in place without an offset."""
 
 
-MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int], Panels]
+MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, bool], Panels]
 """
-Creates the panels of a layer. RISC-V vectors multiply signed bytes in place without an offset.
+Creates the panels of a layer. The last argument is whether AMX multiplies signed bytes in place.
+RISC-V vectors multiply these without an offset, too.
 """
 
 
@@ -110,7 +116,9 @@ def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
     return nest.in_place and value_type(of.op.input) == "int8_t"
 
 
-def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int) -> Panels:
+def constant_panels(
+    of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, is_signed: bool
+) -> Panels:
     layer, sums = of.layer, of.sums
     panels, runs, steps, width, step = shape = nest.panel_shape(
         lanes_of(value_type(of.op.input)).step
@@ -122,17 +130,17 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
         split = padded.reshape(panels, width, runs, steps, step)
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
-    def bias(condition: str, offset: int) -> str:
+    def bias(condition: str, offset: int, name: str = "bias") -> str:
         values = sums.bias - offset * sums.per_output + (epilogue.extra if epilogue else 0)
         count = nest.padded_outputs
-        return layer.constant("bias", "int32_t", count, 4, lambda: padded(values, count), condition)
+        return layer.constant(name, "int32_t", count, 4, lambda: padded(values, count), condition)
 
     w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
     late = adds_offset_on_load(of, nest)
     b = bias(CONDITION if late else TILES, offset)
     if late:
         bias(RVV, 0)
-    return Panels(w, b)
+    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b)
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
@@ -147,16 +155,24 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     epilogue = Epilogue.of(op, sums, of.rescale)
     lanes = lanes_of(stored)
     width = nest.tile.width
-    panels = make(of, nest, epilogue, offset)
+    is_late = adds_offset_on_load(of, nest)
+    amx = amx_tile(nest) if lanes is BYTE_LANES and epilogue is not None else None
+    panels = make(of, nest, epilogue, offset, amx is not None and is_late)
     w, b = panels.weights, panels.bias
     fill: list[str] = []
+
+    def fill_of(loops: Nest) -> str:
+        border = zero_point_of(sums.x) + offset
+        return _fill(layer, loops, x, (stored, lanes.element), border)
+
     if nest.in_place:
         source = nest.place_of(x)
     else:
-        layer.scratch(lanes.element, "strip", nest.strip_elements + SLACK, 4 // lanes.step)
-        fill.append(_fill(layer, nest, x, (stored, lanes.element), zero_point_of(sums.x) + offset))
+        size = max(n.strip_elements for n in (nest, *([amx.nest] if amx else [])))
+        layer.scratch(lanes.element, "strip", size + SLACK, 4 // lanes.step)
+        fill.append(fill_of(nest))
         source = f"strip + {nest.input_at()}"
-    if adds_offset_on_load(of, nest):
+    if is_late:
         lanes = MOVED_BYTES
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
@@ -170,12 +186,15 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     first = nest.first_output("b")
     panel = f"{nest.panel_at(w, lanes.step)}, {b} + {first}"
 
-    def shifted(e: Epilogue) -> list[str]:
-        stores = nest.stores(bool(of.residual)).with_epilogue(e, has_factors=bool(of.factors))
+    def use_output(e: Epilogue, loops: Nest) -> tuple[Stores, str, str]:
+        """
+        Return the output stage of a tile of `loops`, and the arguments of the C function of the
+        tile after the result: of the residual and multipliers, and of numbers.
+        """
+        stores = loops.stores(bool(of.residual)).with_epilogue(e, has_factors=bool(of.factors))
         use_narrow(layer.kernels, stores)
         if stores.is_packed:
             layer.kernels.use("packed_stores")
-        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
         factor = f"{of.factors} + {first}" if of.factors else str(op.residual_shifts[0])
         skip = f", {of.residual} + at, {factor}" if of.residual else ""
         if e.scale_bits:
@@ -191,9 +210,25 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             shift = f"{s} + {first}"
         numbers = ", ".join(map(str, [shift, *bounds]))
         part = f", {nest.outputs} - b" if stores.is_masked else ""
+        return stores, skip, numbers + part
+
+    def shifted(e: Epilogue) -> list[str]:
+        stores, skip, numbers = use_output(e, nest)
+        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
-            f"{tile}({source}, {panel}, {y} + at{skip}, {numbers}{part});",
+            f"{tile}({source}, {panel}, {y} + at{skip}, {numbers});",
+        ]
+
+    def in_amx(e: Epilogue, amx: AmxTile) -> list[str]:
+        stores, skip, numbers = use_output(e, amx.nest)
+        tile = add_amx_tile(layer.kernels, amx, stores, is_signed=is_late)
+        start = amx.nest.place_of(x) if nest.in_place else f"strip + {amx.nest.input_at()}"
+        fetched = f", {amx.next_at(w)}" if amx.fetched_lines else ""
+        weights = f"{amx.panel_at(w)}{fetched}, {panels.amx_bias} + {first}"
+        return [
+            f"const int32_t at = {amx.nest.output_at()} + {first};",
+            f"{tile}({start}, {weights}, {y} + at{skip}, {numbers});",
         ]
 
     def rescaled() -> list[str]:
@@ -219,7 +254,20 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             "}",
         ]
 
-    nest.print(layer, fill, rescaled if epilogue is None else lambda: shifted(epilogue))
+    if epilogue is None:
+        nest.print(layer, fill, rescaled)
+    elif amx is None:
+        nest.print(layer, fill, lambda: shifted(epilogue))
+    else:
+        layer.lines.append(f"#if {AMX}")
+        layer.line("if (amx_is_ready()) {")
+        copy = [] if nest.in_place else [fill_of(amx.nest)]
+        amx.nest.print(layer, copy, lambda: in_amx(epilogue, amx), amx.each_thread, 1)
+        layer.line("} else")
+        layer.lines.append("#endif")
+        layer.line("{")
+        nest.print(layer, fill, lambda: shifted(epilogue), depth=1)
+        layer.line("}")
     return w
 
 

@@ -110,6 +110,14 @@ def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
     return -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
 
 
+def integer_cycles(tile: Tile, rows: int, columns: int, outputs: int, steps: int) -> float:
+    """
+    Return the modelled cycles of an integer layer with `rows` by `columns` output positions of
+    `outputs` channels, and `steps` products in each sum.
+    """
+    return _tiles(tile, rows, columns, outputs) * tile.cycles(steps)
+
+
 def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
     """
     Return the modelled cycles in which a float layer adds a product to each sum: `rows` by

@@ -101,6 +101,14 @@ typedef int16_t model_row;
 #else
 #define MODEL_THREADS(loops)
 #endif
+/* The same in two steps: a block that each thread executes, and the loops that they share. */
+#if defined(_OPENMP)
+#define MODEL_TEAM MODEL_PRAGMA(omp parallel)
+#define MODEL_SHARE(loops) MODEL_PRAGMA(omp for collapse(loops) schedule(static) nowait)
+#else
+#define MODEL_TEAM
+#define MODEL_SHARE(loops)
+#endif
 /* Prefetches the bytes at a distance from a pointer, possibly after the end of the array. */
 #if defined(__GNUC__)
 #define MODEL_FETCH(p, bytes) __builtin_prefetch((const void *)((uintptr_t)(p) + (bytes)))

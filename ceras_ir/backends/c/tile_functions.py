@@ -7,7 +7,7 @@ has a name, so that compilers keep it in a register. Sums are stored unchanged, 
 or as floats.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ceras_ir.backends.c.register_tiles import (
     FLOATS,
@@ -225,26 +225,52 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     Return the name and the text of a C function that computes the integer sums of a register tile,
     applies the output stage (residual, multiplier, shift, clamp) and stores the results.
     """
-    t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
-    bits = stores.residual_bits
-    name += f"_residual{stores.residual_kind}" if stores.has_residual else ""
+    name += output_name(stores, lanes.suffix)
+    lines = product_lines(walk, lanes)
+    lines += output_lines(walk.tile, stores, lambda p, b: _full_vector(walk, p, b))
+    head = f"MODEL_TILE void {name}({output_parameters(stores, lanes.element)})"
+    return _function(walk, name, head, lines, _narrow_lines(walk, stores, lanes))
+
+
+def output_name(stores: Stores, suffix: str = "") -> str:
+    """
+    Return the end of the name of a C function with an output stage. `suffix` names the elements of
+    the input.
+    """
+    name = f"_residual{stores.residual_kind}" if stores.has_residual else ""
     name += _scaled(stores) + ("_part" if stores.is_masked else "")
-    name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + lanes.suffix
-    name += {"I8": "", "U8": "_unsigned"}.get(stores.kind, f"_{stores.bits}")
-    parameters = (
-        f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, {stores.result}_t *y"
-    )
+    name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + suffix
+    return name + {"I8": "", "U8": "_unsigned"}.get(stores.kind, f"_{stores.bits}")
+
+
+def output_parameters(
+    stores: Stores, element: str, source: str = "x", *, has_weights: bool = True
+) -> str:
+    """
+    Return the C parameters of a function with an output stage. The first is the pointer `source` to
+    elements of the C type `element`.
+    """
+    weights = "const int8_t *w, " if has_weights else ""
+    parameters = f"const {element} *{source}, {weights}const int32_t *bias, {stores.result}_t *y"
     if stores.has_residual:
-        parameters += f", const int{bits}_t *residual, {''.join(stores.alignment)}"
+        kind = f"const int{stores.residual_bits}_t"
+        parameters += f", {kind} *residual, {''.join(stores.alignment)}"
     if stores.scale_bits:
         parameters += f", const int32_t *multipliers, int{stores.scale_bits}_t after"
     parameters += f", {''.join(stores.shift)}"
     parameters += ", int32_t low" if stores.low else ""
     parameters += ", int32_t high" if stores.high else ""
-    if stores.is_masked:
-        parameters += ", int32_t outputs"
-    lines = product_lines(walk, lanes)
+    return parameters + (", int32_t outputs" if stores.is_masked else "")
+
+
+def output_lines(tile: Tile, stores: Stores, sums: Callable[[int, int], str]) -> list[str]:
+    """
+    Return the C statements that apply the output stage (residual, multiplier, shift, clamp) to
+    vectors of 16 integer sums and store the results. `sums` returns the C expression of the vector
+    of a position and a block of 16 outputs of `tile`.
+    """
+    t, bits, lines = tile, stores.residual_bits, list[str]()
     packed = t.vectors // PACKED * PACKED if stores.is_packed else 0
     lines += _bounds(stores, "model_i32v", "I32") if packed < t.vectors else []
     lines += _bounds(stores, "model_packed", stores.kind) if packed else []
@@ -265,7 +291,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     for p in range(t.positions):
         base = stores.offset(t, p)
         for b in range(t.blocks):
-            s, to = _full_vector(walk, p, b), base + b * LANES_PER_VECTOR
+            s, to = sums(p, b), base + b * LANES_PER_VECTOR
             if stores.has_residual:
                 at = offset_of("residual", to)
                 load = f"LOAD_I{bits}({at})"
@@ -286,8 +312,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             if len(group) == PACKED:
                 lines += _packed_stores(stores, f"bytes{p}_{b}", group)
                 group.clear()
-    head = f"MODEL_TILE void {name}({parameters})"
-    return _function(walk, name, head, lines, _narrow_lines(walk, stores, lanes))
+    return lines
 
 
 def _bounds(stores: Stores, vector: str, kind: str) -> list[str]:

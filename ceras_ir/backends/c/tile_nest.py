@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import block_diagonal
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import (
+    BYTE_LANES,
     LANES_PER_VECTOR,
     Stores,
     Tile,
     Walk,
     choose_tile,
     common_tile,
+    integer_cycles,
     step_cycles,
     strip_length,
 )
@@ -150,6 +152,13 @@ class Nest:
     def cycles(self) -> float:
         steps = self.images * self.groups * self.runs * self.taps
         return steps * step_cycles(self.tile, self.rows, self.columns, self.outputs)
+
+    @property
+    def integer_cycles(self) -> float:
+        """The modelled cycles of an integer layer of bytes in register tiles."""
+        steps = self.runs * -(-self.taps // BYTE_LANES.step)
+        each = integer_cycles(self.tile, self.rows, self.columns, self.outputs, steps)
+        return self.images * self.groups * each
 
     @property
     def extent(self) -> int:
@@ -332,11 +341,20 @@ class Nest:
         size = prod((self.height, self.width, self.channels))
         return f"{pointer} + image * {size}" if self.images > 1 else pointer
 
-    def print(self, layer: Layer, fill: list[str], body: Callable[[], list[str]]) -> None:
+    def print(
+        self,
+        layer: Layer,
+        fill: list[str],
+        body: Callable[[], list[str]],
+        each_thread: tuple[str, str] | None = None,
+        depth: int = 0,
+    ) -> None:
         """
-        Print the C loops over the tiles of a layer, with the lines `fill` at the start of each
-        strip, and the lines of `body` for each tile. In `body`, the C variables `g`, `b`, `r` and
-        `c` are the group, and the first output, row and column of the tile.
+        Print the C loops over the tiles of a layer at the indentation `depth`, with the lines
+        `fill` at the start of each strip, and the lines of `body` for each tile. In `body`, the C
+        variables `g`, `b`, `r` and `c` are the group, and the first output, row and column of the
+        tile. `each_thread` are statements that each thread executes before and after its tiles of
+        a strip.
         """
         lines: list[tuple[int, str]] = []
         closing: list[int] = []
@@ -346,29 +364,30 @@ class Nest:
             Print the head of a loop over `index` from 0 to the C expression `end`, or to `total`.
             The last iteration starts earlier, so that it has `step` elements.
             """
-            depth = len(closing)
+            at = len(closing)
             if total <= step:
-                lines.append((depth, f"const int32_t {index} = 0;"))
+                lines.append((at, f"const int32_t {index} = 0;"))
                 return
             counter = index if total % step == 0 or index in ("b", "first") else "i"
             lines.append(
                 (
-                    depth,
+                    at,
                     f"for (int32_t {counter} = 0; {counter} < {end or total}; "
                     f"{counter} += {step}) {{",
                 )
             )
             if counter == "i":
                 last = f"{end} - {step}" if end else total - step
-                lines.append((depth + 1, f"const int32_t {index} = i < {last} ? i : {last};"))
-            closing.append(depth)
+                lines.append((at + 1, f"const int32_t {index} = i < {last} ? i : {last};"))
+            closing.append(at)
 
         t = self.tile
         shape = f"{t.rows} x {t.columns}" if self.columns > 1 else str(t.rows)
         unit = "rows" if self.columns > 1 else "positions"
         layer.line(
             f"/* Strips of {self.strip} {unit}, panels of {t.width} outputs, tiles of {shape} "
-            "positions. */"
+            "positions. */",
+            depth,
         )
         if self.images > 1:
             enter("image", self.images, 1)
@@ -377,6 +396,9 @@ class Nest:
             count = f"const int32_t count = {steps_left(self.rows, 'first', self.strip)};"
             lines.append((len(closing), count))
         lines += [(len(closing), text) for text in fill]
+        if each_thread:
+            lines += [(len(closing), "{"), (len(closing) + 1, each_thread[0])]
+            closing.append(len(closing))
         # Threads share the loops over panels and rows of tiles, or over columns if these have one
         # step.
         shared = len(lines), len(closing)
@@ -388,14 +410,20 @@ class Nest:
             enter("r", self.rows, self.tile.rows, "count")
         else:
             enter("r", self.strip, self.tile.rows)
-        depth = len(closing) - shared[1] if self.groups == 1 else 1
+        count = len(closing) - shared[1] if self.groups == 1 else 1
         if self.columns > 1:
             enter("c", self.columns, self.tile.columns)
         if isinstance(layer.op, LinearOperation) and layer.op.macs >= MIN_SHARED_PRODUCTS:
             at = next((i for i in range(shared[0], len(lines)) if "for (" in lines[i][1]), None)
             if at is not None:
-                lines.insert(at, (lines[at][0], f"MODEL_THREADS({max(depth, 1)})"))
+                kind = "MODEL_SHARE" if each_thread else "MODEL_THREADS"
+                lines.insert(at, (lines[at][0], f"{kind}({max(count, 1)})"))
+                if each_thread:
+                    lines.insert(shared[0] - 2, (closing[shared[1] - 1], "MODEL_TEAM"))
         lines += [(len(closing), text) for text in body()]
-        lines += [(depth, "}") for depth in reversed(closing)]
-        for depth, text in lines:
-            layer.line(text, depth)
+        for at in reversed(closing):
+            if each_thread and at == shared[1] - 1:
+                lines.append((at + 1, each_thread[1]))
+            lines.append((at, "}"))
+        for at, text in lines:
+            layer.line(text, depth + at)

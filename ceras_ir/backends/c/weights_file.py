@@ -225,6 +225,19 @@ HEAD = """\
 
 """
 
+AMX_HEAD = """\
+/* Tiles of AMX, if Linux grants them to the process when it runs; 0 for vectors only, selected by
+ * -DMODEL_AMX=0. Both give the same integers. */
+#ifndef MODEL_AMX
+#if MODEL_LANES == 16 && defined(__AMX_INT8__) && defined(__linux__) && defined(__LP64__)
+#define MODEL_AMX 1
+#else
+#define MODEL_AMX 0
+#endif
+#endif
+
+"""
+
 LONG_STRINGS = """\
 /* Compilers accept longer strings than the 4095 characters of ISO C. */
 #if defined(__GNUC__)
@@ -241,7 +254,8 @@ def weights_header(model: PrintedModel, crc: int) -> str:
     else:
         body = constants.declarations(pool)
     title = f"/* Constants of {comment(model.options.title)}: {model.pool.nbytes} bytes. */\n"
-    return title + HEAD + body + "\n#endif\n"
+    amx = AMX_HEAD if "amx" in model.kernels.functions else ""
+    return title + HEAD + amx + body + "\n#endif\n"
 
 
 def weights_source_header(model: PrintedModel) -> str:

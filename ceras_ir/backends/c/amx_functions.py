@@ -1,0 +1,195 @@
+"""
+Print the C functions of tiles of AMX: products in tiles, and the output stage in vectors.
+
+A function computes up to four tiles of sums, stores them in an array, and applies the output stage
+of register tiles to a few positions at a time. Compilers do not know which bytes the instructions
+of tiles load, so a barrier precedes them.
+"""
+
+from dataclasses import replace
+
+from ceras_ir.backends.c.amx_tiles import AMX, CACHE_LINE_BYTES, AmxTile
+from ceras_ir.backends.c.register_tiles import BYTE_LANES, LANES_PER_VECTOR, Stores, Tile
+from ceras_ir.backends.c.tile_functions import (
+    PACKED,
+    offset_of,
+    output_lines,
+    output_name,
+    output_parameters,
+    sum_name,
+)
+from ceras_ir.backends.c.values import Kernels
+
+
+def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: bool) -> str:
+    """
+    Add the C function that computes tiles of signed or unsigned inputs, applies the output stage
+    and stores the results. Return the name.
+    """
+    element, dot = ("int8_t", "_tile_dpbssd") if is_signed else ("uint8_t", "_tile_dpbusd")
+    kernels.use("amx")
+    walk, blocks = amx.walk, amx.blocks
+    store = kernels.add(*_store(amx, stores), AMX)
+    t = amx.nest.tile
+    name = f"amx_{amx.high}x{amx.positions}x{blocks}_{walk.runs}x{walk.steps}_{walk.pitch}"
+    name += f"_{amx.tile_distance}_{amx.distance}_{amx.block_at(1)}_of_{amx.panel}"
+    name += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
+    name += f"_{dot.removeprefix('_tile_')}_{store}"
+    shape = f"{t.rows} x {t.columns}" if t.columns > 1 else f"{t.rows}"
+    width = t.width
+    parameters = output_parameters(stores, element)
+    if amx.fetched_lines:
+        name += f"_fetch{amx.fetched_lines}"
+        parameters = parameters.replace("*w,", "*w, const int8_t *next,")
+    lines = [
+        f"/* {shape} positions by {width} outputs in {amx.high} x {blocks} tiles of AMX. */",
+        f"MODEL_TILE void {name}({parameters})",
+        "{",
+        f"  int32_t sums[{t.positions * width}] __attribute__((aligned(64)));",
+        "  AMX_STORED();",
+        *_products(amx, element, dot),
+        *(
+            f"  _tile_stored({i * blocks + b}, sums + {i * amx.positions * width + b * 16}, "
+            f"{4 * width});"
+            for i in range(amx.high)
+            for b in range(blocks)
+        ),
+        *_store_loops(amx, stores, store),
+        "}",
+        "",
+    ]
+    return kernels.add(name, "\n".join(lines), AMX)
+
+
+def _products(amx: AmxTile, element: str, dot: str) -> list[str]:
+    walk, (words, count, last) = amx.walk, amx.chunks
+    row = amx.panel * BYTE_LANES.step
+    sums = amx.high * amx.blocks
+    lines = [f"  _tile_zero({i});" for i in range(sums)]
+    depth, start = "  ", "x"
+    if walk.runs > 1:
+        lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, x += {walk.pitch}) {{")
+        depth += "  "
+    if walk.pieces > 1:
+        each = f"int32_t piece = 0; piece < {walk.pieces}; ++piece, part += {walk.piece}"
+        lines += [f"{depth}const {element} *part = x;", f"{depth}for ({each}) {{"]
+        depth, start = depth + "  ", "part"
+    lines.append(f"{depth}const {element} *at = {start};")
+    step = f"at += {words * BYTE_LANES.step}, w += {words * row}"
+    if fetched := amx.fetched_lines:
+        step += f", next += {CACHE_LINE_BYTES * fetched}"
+    lines += [
+        f"{depth}MODEL_ROLLED",
+        f"{depth}for (int32_t i = 0; i < {count}; ++i, {step}) {{",
+        *(
+            f"{depth}  AMX_FETCH(next, {CACHE_LINE_BYTES * line});"
+            for line in range(amx.fetched_lines)
+        ),
+        *(
+            [f"{depth}  next += {CACHE_LINE_BYTES * amx.fetched_lines};"]
+            if amx.fetched_lines
+            else []
+        ),
+        *(f"{depth}  {text}" for text in _chunk(amx, dot, row, is_last=False)),
+        f"{depth}}}",
+    ]
+    if last:
+        lines += (depth + text for text in _chunk(amx, dot, row, is_last=True))
+        lines.append(f"{depth}w += {last * row};")
+    while len(depth) > 2:
+        depth = depth[2:]
+        lines.append(f"{depth}}}")
+    return lines
+
+
+def _chunk(amx: AmxTile, dot: str, row: int, *, is_last: bool) -> list[str]:
+    """
+    Return the C statements that add a tile of products to each sum. Loads alternate between two
+    tiles for inputs and two for weights, so that they do not wait for products. If rows end with
+    shorter tiles, which `is_last` selects, there is one of each.
+    """
+    pairs = (int(is_last),) if amx.chunks[2] else (0, 1)
+    lines: list[str] = []
+    held: dict[int, int] = {}
+
+    def load(kind: int, index: int, at: str, distance: int) -> int:
+        tile = kind + 2 * pairs[index % len(pairs)]
+        if held.get(tile) != index:
+            held[tile] = index
+            lines.append(f"_tile_loadd({tile}, {at}, {distance});")
+        return tile
+
+    for i in range(amx.high):
+        order = range(amx.blocks)
+        for b in order if i % 2 == 0 else reversed(order):
+            w = load(5, b, offset_of("w", amx.block_at(b)), row)
+            x = load(4, i, offset_of("at", i * amx.tile_distance), amx.distance)
+            lines.append(f"{dot}({i * amx.blocks + b}, {x}, {w});")
+    return lines
+
+
+def _group(amx: AmxTile, stores: Stores) -> int:
+    """Return the number of positions whose sums are packed and stored together."""
+    wanted = PACKED // amx.blocks if PACKED % amx.blocks == 0 else PACKED
+    return min(wanted, amx.line) if stores.is_packed else 1
+
+
+def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
+    """
+    Return the name and the text of a C function that applies the output stage to the sums of a few
+    positions and stores the results.
+    """
+    group, blocks = _group(amx, stores), amx.blocks
+    tile = Tile(1, group, blocks)
+    if amx.nest.columns == 1:
+        stores = replace(stores, column=stores.row)
+    name = f"store_{group}x{blocks}_to_{stores.column}{output_name(stores)}"
+    loads = [
+        f"  const model_i32v b{b} = LOAD_I32({offset_of('bias', b * LANES_PER_VECTOR)});"
+        for b in range(blocks)
+    ]
+    for p in range(group):
+        for b in range(blocks):
+            at = offset_of("sums", (p * blocks + b) * LANES_PER_VECTOR)
+            loads.append(f"  const model_i32v {sum_name(p, b)} = LOAD_I32({at}) + b{b};")
+    parameters = output_parameters(stores, "int32_t", "sums", has_weights=False)
+    lines = [
+        f"/* The output stage of {group} positions by {tile.width} outputs. */",
+        f"MODEL_INLINE void {name}({parameters})",
+        "{",
+        *loads,
+        *output_lines(tile, stores, sum_name),
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
+def _store_loops(amx: AmxTile, stores: Stores, store: str) -> list[str]:
+    group, line, width = _group(amx, stores), amx.line, amx.nest.tile.width
+    column = stores.row if amx.nest.columns == 1 else stores.column
+    index, lines, depth = "i", list[str](), "  "
+    rows = amx.high if line == amx.positions else 1
+    if rows > 1:
+        lines.append(f"  for (int32_t r = 0; r < {rows}; ++r) {{")
+        depth += "  "
+    head = f"{depth}for (int32_t i = 0; i < {line}; i += {group}) {{"
+    lines += [f"{depth}MODEL_ROLLED", head]
+    if line % group:
+        lines.append(f"{depth}  const int32_t p = i < {line - group} ? i : {line - group};")
+        index = "p"
+    row = f"r * {stores.row} + " if rows > 1 else ""
+    lines.append(f"{depth}  const int32_t to = {row}{index} * {column};")
+    source = f"r * {line * width} + " if rows > 1 else ""
+    arguments = [f"sums + {source}{index} * {width}", "bias", "y + to"]
+    if stores.has_residual:
+        arguments += ["residual + to", stores.alignment[1]]
+    if stores.scale_bits:
+        arguments += ["multipliers", "after"]
+    arguments.append(stores.shift[1])
+    bounds = (("low", stores.low), ("high", stores.high), ("outputs", stores.is_masked))
+    arguments += [name for name, is_used in bounds if is_used]
+    lines += [f"{depth}  {store}({', '.join(arguments)});", f"{depth}}}"]
+    if rows > 1:
+        lines.append("  }")
+    return lines

@@ -1,0 +1,246 @@
+"""
+Choose products in the tiles of AMX, which x86 processors have in addition to vectors.
+
+An AMX tile has up to 16 rows of 64 bytes: 16 positions by 64 channels of the input, 64 products by
+16 outputs of the weights (the layout of register tiles), or 16 positions by 16 outputs of 32-bit
+sums. An instruction multiplies two tiles and adds the products to a third. Up to four tiles of sums
+are computed together. They are stored in an array, to which the output stage of register tiles is
+applied in vectors.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from ceras_ir.backends.c.register_tiles import (
+    BYTE_LANES,
+    LANES_PER_VECTOR,
+    Tile,
+    Walk,
+    strip_length,
+)
+from ceras_ir.backends.c.tile_nest import Nest
+
+AMX = "MODEL_AMX"
+"""Preprocessor condition: tiles of AMX, in addition to vectors of 16 lanes."""
+
+TILE_ROWS = 16
+"""Positions, or words of four products, of a tile."""
+
+MAX_SUMS = 4
+"""Tiles of sums; the other four hold positions of the input and weights."""
+
+STRIP_BYTES = 256 * 1024
+"""The bytes of rows of an input without border that are multiplied by all weights in turn."""
+
+FIRST_LEVEL_BYTES = 32 * 1024
+"""Bytes of a panel of weights that the first-level cache holds in addition to the input."""
+
+MIN_PRODUCT_CYCLES = 9.5
+"""The least cycles of an instruction that multiplies tiles. Otherwise it needs one per position."""
+
+LOAD_CYCLES, FAR_LOAD_CYCLES = 0.62, 0.8
+"""
+Cycles to load a row of a tile, of 64 bytes, and further cycles if it is not in the first-level
+cache.
+"""
+
+CALL_CYCLES, VECTOR_CYCLES, STORE_CYCLES = 60.0, 3.9, 2.4
+"""
+Cycles of a call that computes tiles, of the output stage of a vector of sums, and of the store of a
+position.
+"""
+
+MASKED_FACTOR = 2.0
+"""The cycles of the output stage with incomplete vectors, which are stored one by one."""
+
+MAX_SHARE = 0.65
+"""
+The maximum modelled time, as a share of that of register tiles, for which AMX is chosen. Processors
+with AMX need 0.5 to 0.65 of the modelled time of register tiles.
+"""
+
+CACHE_LINE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class AmxTile:
+    """
+    The tiles that a call computes: `high` tiles of `positions` positions, by `blocks` tiles of 16
+    outputs. `nest` has the loops around them, and `panel` is the number of outputs of a panel of
+    weights.
+    """
+
+    nest: Nest
+    high: int
+    positions: int
+    panel: int
+
+    @property
+    def blocks(self) -> int:
+        return self.nest.tile.blocks
+
+    @cached_property
+    def walk(self) -> Walk:
+        return self.nest.walk(BYTE_LANES.step)
+
+    @property
+    def chunks(self) -> tuple[int, int, int]:
+        """
+        The words of four products of a tile, the number of such tiles in a contiguous part of a
+        window, and the words of the last, shorter tile, or 0.
+        """
+        steps = self.walk.steps
+        count = -(-steps // TILE_ROWS)
+        if steps % count == 0:
+            return steps // count, count, 0
+        return TILE_ROWS, steps // TILE_ROWS, steps % TILE_ROWS
+
+    @property
+    def each_thread(self) -> tuple[str, str]:
+        """The C statements of each thread before and after it uses tiles."""
+        words, _, last = self.chunks
+        return f"amx_configure({self.positions}, {words}, {last or words});", "_tile_release();"
+
+    @property
+    def cycles(self) -> float:
+        """The modelled cycles of the layer."""
+        nest, walk, (words, count, last) = self.nest, self.walk, self.chunks
+        t, parts = nest.tile, walk.runs * walk.pieces
+        sums = self.high * self.blocks
+        least = max(self.positions, MIN_PRODUCT_CYCLES)
+        # The order of the products loads each block of weights, then all but one again.
+        reloads = self.blocks + (self.high - 1) * (self.blocks - 1)
+        products = loads = 0.0
+        for rows, times in ((words, count), (last, 1 if last else 0)):
+            products += parts * times * (reloads * max(least, rows) + (sums - reloads) * least)
+            # Each second line of interleaved panels is for other outputs.
+            weights = reloads * rows * max(1, self.panel // t.width)
+            if self.blocks * self.panel_bytes > FIRST_LEVEL_BYTES:
+                weights *= 1 + FAR_LOAD_CYCLES / LOAD_CYCLES
+            loads += LOAD_CYCLES * parts * times * (self.high * self.positions + weights)
+        if nest.strip_elements > FIRST_LEVEL_BYTES:
+            high = (t.rows - 1) * nest.stride[0] + nest.extent
+            wide = (t.columns - 1) * nest.stride[1] + nest.kernel[1]
+            lines = high * -(-wide * nest.group_channels // CACHE_LINE_BYTES)
+            loads += FAR_LOAD_CYCLES * lines
+        outputs = (VECTOR_CYCLES * self.blocks + STORE_CYCLES) * self.high * self.positions
+        if nest.outputs % LANES_PER_VECTOR:
+            outputs *= MASKED_FACTOR
+        outputs += CALL_CYCLES
+        calls = -(-nest.rows // t.rows) * -(-nest.columns // t.columns)
+        calls *= nest.images * nest.groups * -(-nest.outputs // t.width)
+        return calls * (max(products, loads) + outputs)
+
+    @property
+    def panel_bytes(self) -> int:
+        """The bytes of the weights of 16 outputs."""
+        return self.walk.runs * self.walk.pieces * self.walk.steps * BYTE_LANES.step * TILE_ROWS
+
+    @property
+    def fetched_lines(self) -> int:
+        """
+        The cache lines of the weights of the next panel that are prefetched in each step of a call,
+        or 0 if they are not contiguous.
+        """
+        width = self.nest.tile.width
+        if width % self.panel or width >= self.nest.outputs:
+            return 0
+        count = self.chunks[1]
+        steps = self.walk.runs * self.walk.pieces * count
+        lines = self.blocks * self.panel_bytes // CACHE_LINE_BYTES
+        return -(-lines // (steps * self.calls))
+
+    @property
+    def calls(self) -> int:
+        """The number of calls in a column of tiles, which prefetch parts of the next weights."""
+        return -(-min(self.nest.rows, self.nest.strip) // self.nest.tile.rows)
+
+    def next_at(self, weights: str) -> str:
+        """Return the C expression of the address of the weights that a call prefetches."""
+        size = self.blocks * self.panel_bytes
+        part = size // self.calls // CACHE_LINE_BYTES * CACHE_LINE_BYTES
+        return f"{self.panel_at(weights)} + {size} + r / {self.nest.tile.rows} * {part}"
+
+    @property
+    def tile_distance(self) -> int:
+        """The distance in elements between tiles of the input."""
+        return self.positions * self.distance if self._is_line else self.walk.row
+
+    @property
+    def distance(self) -> int:
+        """The distance in elements between positions of the input."""
+        return self.walk.row if self.nest.columns == 1 else self.walk.column
+
+    @property
+    def _is_line(self) -> bool:
+        """Whether all positions of a call have the same distance."""
+        t = self.nest.tile
+        return t.columns == 1 or t.rows == 1
+
+    @property
+    def line(self) -> int:
+        """The number of positions of a call that have the same distance, in input and result."""
+        return self.high * self.positions if self._is_line else self.positions
+
+    def panel_at(self, weights: str) -> str:
+        """Return the C expression of the address of the weights from output `b` of group `g`."""
+        if self.nest.tile.width % self.panel == 0:
+            return self._panels.panel_at(weights, BYTE_LANES.step)
+        start = self._panels.panel_at(weights, BYTE_LANES.step, f"b / {self.panel} * {self.panel}")
+        return f"{start} + b % {self.panel} * {BYTE_LANES.step}"
+
+    @property
+    def _panels(self) -> Nest:
+        tile = replace(self.nest.tile, blocks=self.panel // LANES_PER_VECTOR)
+        return replace(self.nest, tile=tile)
+
+    def block_at(self, block: int) -> int:
+        """Return the distance in bytes between the weights of the first block and of `block`."""
+        output = block * LANES_PER_VECTOR
+        size = self.walk.runs * self.walk.pieces * self.walk.steps * BYTE_LANES.step
+        first = output // self.panel * self.panel
+        return first * size + (output - first) * BYTE_LANES.step
+
+
+def _tiles(nest: Nest) -> Iterator[AmxTile]:
+    panel, blocks = nest.tile.width, -(-nest.outputs // LANES_PER_VECTOR)
+    is_column = nest.columns == 1
+    length = nest.rows if is_column else nest.columns
+    widths = {wide: wide * LANES_PER_VECTOR for wide in range(1, MAX_SUMS + 1)}
+    whole = [w for w, n in widths.items() if blocks % w == 0 and (panel % n == 0 or n % panel == 0)]
+    # A single tile of weights at a time is slower, unless there is a single one.
+    for wide in whole[1:] or whole:
+        for high in range(1, MAX_SUMS // wide + 1):
+            for positions in range(1, TILE_ROWS + 1):
+                line = high * positions
+                if is_column or nest.rows == 1:
+                    tile = Tile(line, 1, wide) if is_column else Tile(1, line, wide)
+                    if line > length:
+                        continue
+                else:
+                    tile = Tile(high, positions, wide)
+                    if high > nest.rows or positions > length:
+                        continue
+                yield AmxTile(replace(nest, tile=tile), high, positions, panel)
+
+
+@cache
+def _fastest(nest: Nest) -> AmxTile | None:
+    return min(_tiles(nest), key=lambda t: (t.cycles, t.high, t.positions), default=None)
+
+
+def amx_tile(nest: Nest) -> AmxTile | None:
+    """
+    Return the fastest AMX tiles by the model of cycles for a layer of bytes with the loops `nest`
+    over register tiles, or `None` if register tiles are faster.
+    """
+    best = _fastest(nest)
+    if best is None or best.cycles > MAX_SHARE * nest.integer_cycles:
+        return None
+    rows, strip = best.nest.tile.rows, nest.strip
+    if nest.is_product and nest.in_place:
+        strip = strip_length(nest.rows, rows, STRIP_BYTES // nest.channels)
+    elif strip % rows or nest.rows % strip:
+        strip = strip_length(nest.rows, rows, nest.strip)
+    return replace(best, nest=best.nest.with_strip(max(strip, rows)))
