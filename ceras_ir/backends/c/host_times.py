@@ -121,10 +121,21 @@ class HostTimes:
         Return the bytes that are not in the cache when `op` starts: constants and network inputs
         unless the cache holds the network, and operands and results that are larger than the cache.
         """
+        if isinstance(op, graph.UpdateOp):
+            return 0.0  # The rows are written in place.
         kept = [v for v in op.operands if not _is_cold(v)]
-        cold = 0 if self.is_resident else sum(byte_size(v) for v in op.operands if _is_cold(v))
-        values = sum(map(byte_size, (*kept, *op.results)))
+        cold = (
+            0 if self.is_resident else sum(_read_bytes(op, v) for v in op.operands if _is_cold(v))
+        )
+        values = sum(_read_bytes(op, v) for v in kept) + sum(map(byte_size, op.results))
         return cold + (values if values + cold > self.cache_bytes else 0)
+
+
+def _read_bytes(op: Operation, value: SSAValue) -> int:
+    """Return the bytes of an operand that `op` reads: of a cache only the used part."""
+    if isinstance(op, graph.StridedMatmulOp) and value is op.weights:
+        return min(op.macs * byte_size(value) // _size(value), byte_size(value))
+    return byte_size(value)
 
 
 def _is_cold(value: SSAValue) -> bool:
@@ -137,6 +148,10 @@ def _products(op: Operation) -> float:
     is_float = graph.quantized_element(op.results[0]) is None
     size = _size(op.results[0])
     match op:
+        case graph.UpdateOp():
+            return time_of_operation(op) * _size(op.rows) / size
+        case graph.StridedMatmulOp():
+            return op.macs * (FLOAT_PRODUCT if is_float else 1.0) + OUTPUT * size
         case graph.ReduceOp():
             return REDUCED * _size(op.operands[0])
         case graph.RecurrenceOp():
