@@ -43,7 +43,7 @@ void model_trace(int layer, const void *data, unsigned long bytes)
   start();
 }
 
-static float input[MODEL_INPUT_SIZE];
+static float input[INPUT_SIZE];
 static unsigned char output[1 << 24];
 
 static void print(const char *name, const double *values)
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 {
   const int runs = argc > 1 ? atoi(argv[1]) : 1;
   unsigned long seed = 1;
-  for (long i = 0; i < MODEL_INPUT_SIZE; ++i) {
+  for (long i = 0; i < INPUT_SIZE; ++i) {
     seed = (seed * 1103515245ul + 12345ul) & 0xFFFFFFFFul;
     input[i] = (seed >> 16 & 255) / 128.0f - 1.0f;
   }

@@ -13,6 +13,7 @@ threads, bit for bit.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from networks import mobilenet_v2, resnet18, resnet50, vit_tiny
+from networks import mobilenet_v2, resnet18, resnet50
+from peer_networks import vit_tiny
 from rich.console import Console
 from rich.table import Table
 from yolox import yolox
@@ -68,7 +70,11 @@ def build(folder: Path) -> Path:
     """Compile the C in `folder` with a trace of layers."""
     program = folder / "threads"
     sources = ["model.c", "model_weights.c", DRIVER.resolve()]
-    command = ["gcc", *FLAGS, "-DMODEL_TRACE", "-I.", *sources, "-o", program.resolve(), "-lm"]
+    header = (folder / "model.h").read_text(encoding="ascii")
+    # The input is first.
+    (size, *_) = re.findall(r"\bMODEL_(?!ARENA)\w+_SIZE\b", header)
+    flags = [*FLAGS, "-DMODEL_TRACE", f"-DINPUT_SIZE={size}", "-I."]
+    command = ["gcc", *flags, *sources, "-o", program.resolve(), "-lm"]
     subprocess.run(command, cwd=folder, check=True)
     return program
 
