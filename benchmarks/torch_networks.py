@@ -87,7 +87,7 @@ SIGNAL_NETWORKS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
         (1, 64, 2),
     ),
 }
-"""As `TOKEN_NETWORKS`, with the shape of the input."""
+"""Classes and fields as in `TOKEN_NETWORKS`, and the shape of the input."""
 
 LENGTH = 12
 
