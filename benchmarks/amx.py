@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from c_host_peers import only_input, quantize
+from c_host_peers import feeds, only_input, quantize
 
 from ceras_ir.data.array_archive import load_arrays
 
@@ -68,7 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder, qdq = Path(made), Path(made) / "qdq.onnx"
         name, _ = only_input(given.model)
-        quantize(given.model, qdq, name, load_arrays(given.data)[name])
+        quantize(given.model, qdq, feeds(given.model, name, load_arrays(given.data)[name]))
         builds = {"AMX": FLAGS, "vectors": f"{FLAGS} -DMODEL_AMX=0"}
         for build, flags in builds.items():
             command = [BIN / "ceras-compile", given.model, "-o", folder / build, "--target", "c"]
