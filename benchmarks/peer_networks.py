@@ -259,11 +259,29 @@ def yolov8n(path: Path, size: int = 320, classes: int = 80) -> None:
         cells += count
     spread = b.op("Reshape", b.op("Concat", *boxes, axis=2), b.integers(1, 4, 16, cells))
     spread = b.op("Softmax", b.op("Transpose", spread, perm=[0, 2, 1, 3]), axis=1)
-    steps = b.constant("steps", np.arange(16).reshape(1, 16, 1, 1))
+    steps = b.constant("steps", np.arange(16, dtype=np.float32).reshape(1, 16, 1, 1))
     sides = b.op("Reshape", b.op("Conv", spread, steps, kernel_shape=[1, 1]),
                  b.integers(1, 4, cells))  # fmt: skip
     score = b.op("Sigmoid", b.op("Concat", *scores, axis=2))
     b.write(path, (b.op("Concat", sides, score, axis=1), (1, 4 + classes, cells)))
+
+
+def vit_tiny(path: Path, size: int = 224, width: int = 192) -> None:
+    """Write ViT-tiny with patches of 16: 12 layers, 3 heads, 5.7 M parameters."""
+    b, tokens = Network(8), (size // 16) ** 2
+    x = b.input("x", 1, 3, size, size)
+    w = b.constant("patches", b.rng.standard_normal((width, 3, 16, 16)) * 768**-0.5)
+    x = b.op("Conv", x, w, kernel_shape=[16, 16], strides=[16, 16])
+    x = b.op("Transpose", b.op("Reshape", x, b.integers(1, width, tokens)), perm=[0, 2, 1])
+    token = b.constant("token", b.rng.normal(0, 0.02, (1, 1, width)))
+    x = b.op("Concat", token, x, axis=1)
+    x = b.op("Add", x, b.constant("positions", b.rng.normal(0, 0.02, (1, tokens + 1, width))))
+    for _ in range(12):
+        x = b.op("Add", x, b.attention(b.norm(x, width), tokens + 1, 3, width))
+        x = b.op("Add", x, b.feed_forward(b.norm(x, width), width, 4 * width))
+    bounds = [b.integers(n) for n in (0, 1, 1)]
+    x = b.op("Reshape", b.op("Slice", b.norm(x, width), *bounds), b.integers(1, width))
+    b.write(path, (b.linear(x, width, 1000), (1, 1000)))
 
 
 def minilm(path: Path, tokens: int = 128, width: int = 384) -> None:

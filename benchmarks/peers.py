@@ -45,7 +45,7 @@ from pathlib import Path
 import numpy as np
 import peer_networks as nets
 from c_host import peaks
-from networks import ds_cnn, mobilenet_v2, resnet8, resnet18, resnet50, vit_tiny
+from networks import ds_cnn, mobilenet_v2, resnet8, resnet18, resnet50
 from peer_programs import HERE, PEERS, Cell, Failed, Place, Programs, Row, Talk, agreement, run
 from yolox import yolox
 
@@ -71,7 +71,7 @@ ROWS = (
     Row("YOLOX-s 416", yolox),
     Row("ResNet-18", resnet18),
     Row("ResNet-50", resnet50),
-    Row("ViT-tiny", vit_tiny, "transformer"),
+    Row("ViT-tiny", nets.vit_tiny, "transformer"),
     Row("MiniLM-like", nets.minilm, "transformer"),
     Row("decoder step", nets.decoder_step, "weights", STATES),
     *(
