@@ -52,7 +52,7 @@ def only_input(path: Path) -> tuple[str, tuple[int, ...]]:
 Feed = dict[str, NDArray[np.float32]]
 
 
-def feeds(model: Path, name: str, arrays: NDArray[np.float32]) -> Iterator[Feed]:
+def feeds(model: Path, name: str, arrays: NDArray[np.generic]) -> Iterator[Feed]:
     """Yield the samples of the only input in the shape of the model."""
     shape = only_input(model)[1]
     return ({name: array.reshape(shape).astype(np.float32)} for array in arrays)

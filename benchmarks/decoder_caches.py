@@ -28,7 +28,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import declare_states
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.parsing import load_context, load_module
-from ceras_ir.pipeline.stages import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions, Quantize
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.pass_kinds import AROUND
 
@@ -43,6 +43,7 @@ MOVING = (
     graph.TransposeOp,
 )
 PASSES = "update-states", "read-states"
+FORMATS: tuple[Quantize, ...] = ("none", "int8")
 
 
 def moved_by(program: Program, op: Operation) -> int:
@@ -75,12 +76,13 @@ def built(module: ModuleOp, options: BuildOptions, *, in_place: bool) -> Program
         AROUND.reset(token)
 
 
-def row(form: Form, quantize: str, sizes: dict[str, int], folder: Path) -> list[str]:
+def row(form: Form, quantize: Quantize, sizes: dict[str, int], folder: Path) -> list[str]:
     layers, rows, words = (sizes[name] for name in ("layers", "rows", "words"))
     model, data = folder / "model.onnx", folder / "data.npz"
     model.write_bytes(decoder(form, **sizes).SerializeToString())
     samples = steps(form, 8, rows, words)
-    np.savez(data, **{name: np.stack([s[name] for s in samples]) for name in samples[0]})
+    arrays = {name: np.stack([s[name] for s in samples]) for name in samples[0]}
+    np.savez(data, allow_pickle=False, **arrays)
     counts: list[int] = []
     calibration = None if quantize == "none" else str(data)
     options = BuildOptions(CTarget(weights="file"), quantize, calibration=calibration)
@@ -109,7 +111,7 @@ def main() -> None:
         sep="\n",
     )
     for form in FORMS:
-        for quantize in ("none", "int8"):
+        for quantize in FORMATS:
             with tempfile.TemporaryDirectory() as folder:
                 print("|", " | ".join(row(form, quantize, sizes, Path(folder))), "|", flush=True)
 

@@ -65,7 +65,7 @@ def decoder(
         x = _layer(net, form, i, x, (width, heads))
     _norm(net, x, "last", width)
     net.add("MatMul", f"last {net.weights('head', width, words)}", "logits")
-    inputs = {"token": (INTEGERS, (1, 1))}
+    inputs: dict[str, tuple[int, tuple[int | str, ...]]] = {"token": (INTEGERS, (1, 1))}
     if form == "window":
         inputs["mask"] = FLOATS, (1, 1, 1, rows)
     else:

@@ -39,7 +39,8 @@ def networks() -> dict[str, Callable[[], Network]]:
 def application(name: str, options: dict[str, Any]) -> Network:
     keras: Any = import_module("keras")
     keras.utils.set_random_seed(0)
-    settings = {"weights": None, "classes": 10, "input_shape": (64, 64, 3)} | options
+    settings: dict[str, Any] = {"weights": None, "classes": 10, "input_shape": (64, 64, 3)}
+    settings.update(options)
     model = getattr(keras.applications, name)(**settings)
     rng = np.random.default_rng(0)
     return network(model, rng.uniform(0, 255, (1, *settings["input_shape"])).astype(np.float32))

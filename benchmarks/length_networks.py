@@ -1,5 +1,6 @@
 """Build small networks with a dynamic dimension, as exporters write them, with random weights."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class Network:
 
     def model(
         self,
-        inputs: dict[str, tuple[int, tuple[int | str, ...]]],
-        outputs: dict[str, tuple[int | str, ...]],
+        inputs: Mapping[str, tuple[int, tuple[int | str, ...]]],
+        outputs: Mapping[str, tuple[int | str, ...]],
     ) -> ModelProto:
         graph = helper.make_graph(
             self._nodes,

@@ -11,6 +11,9 @@ Convert an ONNX model to the form that another runtime loads, in float or int8.
 METHOD is `static`, `transformer`, `dynamic` (LSTM), or `weights` (a decoder).
 """
 
+# Not strict: runtimes are not installed, or have no types.
+# pyright: basic, reportMissingImports=false
+
 import json
 import shutil
 import subprocess

@@ -10,6 +10,9 @@ lines: `run SECONDS` with the medians of a run, `outputs FILE.npz` with the outp
 Answers are JSON after `@`, because runtimes print too.
 """
 
+# Not strict: runtimes are not installed, or have no types.
+# pyright: basic, reportMissingImports=false
+
 import ctypes
 import importlib.metadata
 import json
@@ -74,7 +77,7 @@ class OnnxRuntime:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         if is_plain:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        self.session = ort.InferenceSession(form, options, ["CPUExecutionProvider"])
+        self.session: Any = ort.InferenceSession(form, options, ["CPUExecutionProvider"])
         self.names = [o.name for o in self.session.get_outputs()]
         self.feeds = feeds
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,7 +253,7 @@ class Programs:
         return {"process": found["median_ms"], "wall": found["wall_median_ms"]}
 
     @contextmanager
-    def served(self, program: str, form: Path | str, data: Path) -> Iterator[Talk]:
+    def served(self, program: str, form: Path | str, data: Path) -> Generator[Talk]:
         """
         Start a runtime with a network, and yield a function that sends a line and returns the
         answer. The first line must be empty; the answer describes the process.

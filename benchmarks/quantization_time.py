@@ -53,7 +53,7 @@ def write_samples(model: Path, ours: Path, theirs: Path) -> None:
     """Write normal inputs for both programs. A network with states needs those before each step."""
     shapes = {
         value.name: [extent.dim_value for extent in value.type.tensor_type.shape.dim]
-        for value in onnx.load(model).graph.input
+        for value in onnx.ModelProto.FromString(model.read_bytes()).graph.input
     }
     random, states = np.random.default_rng(0), [name for name in shapes if name in STATES]
     count = SAMPLES * STRIDE if states else SAMPLES
@@ -62,10 +62,11 @@ def write_samples(model: Path, ours: Path, theirs: Path) -> None:
         for name, shape in shapes.items()
         if name not in states
     }
-    np.savez(ours, **inputs)
+    np.savez(ours, allow_pickle=False, **inputs)
     if states:
         inputs = _with_states(model, inputs, {name: shapes[name] for name in states})
-    np.savez(theirs, **{name: array[:: count // SAMPLES] for name, array in inputs.items()})
+    selected = {name: array[:: count // SAMPLES] for name, array in inputs.items()}
+    np.savez(theirs, allow_pickle=False, **selected)
 
 
 def _with_states(
@@ -87,7 +88,7 @@ def row(name: str, model: Path, ours: Path, theirs: Path, folder: Path, rounds: 
     fused = folder / "fused.onnx"
     prepared = runtime_module("onnxruntime.quantization.shape_inference").quant_pre_process
     prepared(str(model), str(fused), skip_symbolic_shape=True)
-    is_input = {value.name for value in onnx.load(model).graph.input}
+    is_input = {value.name for value in onnx.ModelProto.FromString(model.read_bytes()).graph.input}
     states = [f"{state}={result}" for state, result in STATES.items() if state in is_input]
     script = [sys.executable, Path(__file__).with_name("quantization_process.py")]
     mine, other = [*script, "ours", model, ours, *states], [*script, "runtime", fused, theirs]

@@ -23,8 +23,8 @@ class Network:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, name: str, array: NDArray[np.generic]) -> str:
-        self.constants.append(numpy_helper.from_array(array, name))
+    def constant(self, name: str, array: NDArray[np.generic] | np.generic) -> str:
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
     def weights(self, name: str, *shape: int) -> str:
@@ -79,11 +79,11 @@ class Network:
     def model(
         self, inputs: Mapping[str, list[int]], outputs: Mapping[str, list[int]]
     ) -> ModelProto:
-        ends = [
+        first, last = (
             [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in each.items()]
             for each in (inputs, outputs)
-        ]
-        graph = helper.make_graph(self.nodes, "network", *ends, self.constants)
+        )
+        graph = helper.make_graph(self.nodes, "network", first, last, self.constants)
         opset = [helper.make_opsetid("", 17)]
         return helper.make_model(graph, opset_imports=opset, ir_version=8)
 
@@ -151,8 +151,10 @@ def recognizer(path: Path, width: int = 128, classes: int = 37) -> None:
     net, x, channels = Network(6), "input", 1
     for n, (out, stride) in enumerate(((32, [2, 2]), (64, [2, 2]), (128, [2, 1]))):
         kernel = net.weights(f"conv{n}.w", out, channels, 3, 3)
-        border: dict[str, list[int]] = {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": stride}
-        x = net.node("Relu", f"relu{n}", net.node("Conv", f"conv{n}", f"{x} {kernel}", **border))
+        x = net.node(
+            "Conv", f"conv{n}", f"{x} {kernel}", kernel_shape=[3, 3], pads=[1] * 4, strides=stride
+        )
+        x = net.node("Relu", f"relu{n}", x)
         channels = out
     x = net.node("AveragePool", "rows", x, kernel_shape=[4, 1], strides=[4, 1])
     steps = width // 4

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from module_networks import Array, Network
@@ -36,8 +36,13 @@ IMAGE_NETWORKS = {
 }
 """Names of timm, and the size of the image."""
 
-SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-SMALL |= {"intermediate_size": 128, "vocab_size": 200}
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 200,
+}
 GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 16}
 TOKEN_NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", SMALL),
@@ -207,7 +212,9 @@ def network(module: Any, shape: tuple[int, ...] | None, tokens: Array | None = N
         with torch.no_grad():
             given = [each.to(kind) if each.is_floating_point() else each for each in tensors]
             results = model(*given)
-        return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
+        if not isinstance(results, tuple):
+            results = (results,)
+        return [each.numpy() for each in cast("tuple[Any, ...]", results)]
 
     def precise(arrays: Sequence[Array]) -> list[Array]:
         return forward(copy.deepcopy(module).double(), arrays, torch.float64)

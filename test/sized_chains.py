@@ -14,11 +14,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -28,6 +28,11 @@ from ceras_ir.network.lengths import UpTo, parse_shapes
 from ceras_ir.support.diagnostics import UnsupportedError
 
 Array = NDArray[Any]
+Input = tuple[int, Sequence[int], tuple[float, float]]
+"""The type, the shape, and the range of an input."""
+
+# As Any, because the runtime has no type stubs.
+ort: Any = import_module("onnxruntime")
 DECIDES = ("Slice", "Pad", "Resize")
 
 
@@ -38,7 +43,7 @@ class Chain:
     random: np.random.Generator
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     constants: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
-    inputs: dict[str, tuple[int, Sequence[int], tuple[float, float]]] = field(default_factory=dict)
+    inputs: dict[str, Input] = field(default_factory=dict[str, Input])
     last: str = "x"
     rank: int = 4
     channels: int | None = 3
@@ -53,7 +58,7 @@ class Chain:
         self.inputs[name] = kind, (count,), (low, high)
         return name
 
-    def add(self, operator: str, *operands: str, **attributes: object) -> None:
+    def add(self, operator: str, *operands: str, **attributes: Any) -> None:
         name = f"n{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, operands, [name], name, **attributes))
         self.last = name
@@ -126,7 +131,7 @@ class Chain:
 
     def elementwise(self) -> None:
         before = self.last
-        match self.random.integers(0, 6):
+        match int(self.random.integers(0, 6)):
             case 0:
                 self.add(str(self.random.choice(["Relu", "Sigmoid", "Tanh", "Abs"])), before)
             case 1:
@@ -145,7 +150,7 @@ class Chain:
                 self.add("Add", before, self.last)
 
     def move(self) -> None:
-        match self.random.integers(0, 4):
+        match int(self.random.integers(0, 4)):
             case 0:
                 order = [0, 1, 3, 2] if self.rank == 4 else [*range(self.rank)][::-1]
                 self.add("Transpose", self.last, perm=order)
@@ -172,7 +177,7 @@ class Chain:
         kernel = [int(k) for k in self.random.integers(1, 4, 2)]
         strides = [int(s) for s in self.random.integers(1, 3, 2)]
         pads = [int(self.random.integers(0, k)) for k in (*kernel, *kernel)]
-        match self.random.integers(0, 3):
+        match int(self.random.integers(0, 3)):
             case 0:
                 dilations = [int(d) for d in self.random.integers(1, 3, 2)]
                 weights = self.random.normal(0, 0.4, (4, self.channels, *kernel))
@@ -191,7 +196,7 @@ class Chain:
 
     def reduce(self) -> None:
         kinds = ["ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceL2", "ReduceLogSumExp"]
-        match self.random.integers(0, 4):
+        match int(self.random.integers(0, 4)):
             case 0:
                 self.add("Softmax", self.last, axis=-int(self.random.integers(1, 3)))
             case 1:

@@ -85,7 +85,9 @@ class InputError(DiagnosticException):
         merged, because a node can become several operations. `file` is the path as the user wrote
         it; the driver adds it if it is `None`.
         """
-        self.findings = () if isinstance(message, str) else tuple(dict.fromkeys(message))
+        self.findings: tuple[Finding, ...] = (
+            () if isinstance(message, str) else tuple(dict.fromkeys(message))
+        )
         self.file = file
         super().__init__(message if isinstance(message, str) else "")
         self.message = message if isinstance(message, str) else ""

@@ -146,7 +146,9 @@ def fastest(
         if not fast:
             return None
         first[layer] = min(fast, key=prices[layer].__getitem__)
-    chosen = {layer: table[layer][n][0] for layer, n in first.items()}
+    chosen: dict[Block, PlannedConvolution] = {
+        layer: table[layer][n][0] for layer, n in first.items()
+    }
     if not fits(chosen):
         return None
     search = _Search(_Schedule(pipeline, chosen, port_bytes), table, prices, first)

@@ -75,7 +75,7 @@ def _strides(at: Indices) -> tuple[int, tuple[int, int]] | None:
     """
     first = int(at[0, 0])
     row, column = (int(line[1] - first) if len(line) > 1 else 1 for line in (at[:, 0], at[0]))
-    expected = first + row * np.arange(len(at))[:, None] + column * np.arange(at.shape[1])
+    expected = first + row * np.arange(len(at))[:, None] + column * np.arange(len(at[0]))
     if min(row, column) != 1 or not np.array_equal(at, expected):
         return None
     return first, (row, column)

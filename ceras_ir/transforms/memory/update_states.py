@@ -277,10 +277,11 @@ def _written(op: Operation) -> Written | None:
         case graph.ConcatOp() if len(op.inputs) == 2:
             last, rows = op.inputs
             part, axis = last.owner, op.axis.value.data
-            is_part = isinstance(part, graph.SliceOp) and _drops_first(
-                part, axis, shape_of(rows)[axis], shape_of(last)
-            )
-            if is_part and shape_of(part.input) == shape_of(op.result):
+            if (
+                isinstance(part, graph.SliceOp)
+                and _drops_first(part, axis, shape_of(rows)[axis], shape_of(last))
+                and shape_of(part.input) == shape_of(op.result)
+            ):
                 return Written(part.input, rows, axis)
         case graph.PutOp() if op.function is None and shape_of(op.indices) == (1,):
             return Written(op.input, op.rows, 0, op.indices, wraps=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.c.test_tiles import GROUPED, SHAPES, layer
+from backends.c.test_tiles import GROUPED, OUT, SHAPES, layer
 from c_harness import check, make_network, place, random_inputs
 from c_tiles import QUICK, source
 from firmware import write_files
@@ -93,11 +93,11 @@ def test_random_layers(flags: tuple[str, ...], seed: int):
         for i, (x, (_, outputs, kernel, strides)) in enumerate(zip(inputs, shapes, strict=True)):
             top, left = (int(pick(0, k)) for k in kernel)
             dilations = int(pick(1, 3)), int(pick(1, 3))
-            to = {"result_element": wide} if i == 3 else {}
+            result = wide if i == 3 else OUT
             results.append(
                 layer(
                     seed + i, x, element, outputs, kernel, strides, (top, left, left, top),
-                    dilations, 1, **to,
+                    dilations, 1, result,
                 )
             )  # fmt: skip
         return results
@@ -193,12 +193,13 @@ def test_layers_that_are_faster_in_vectors(monkeypatch: pytest.MonkeyPatch):
     element = UniformType(1.0)
 
     def count(shape: tuple[int, ...], outputs: int, kernel: int) -> int:
-        padding = (kernel // 2,) * 4
+        half = kernel // 2
+        padding = half, half, half, half
         return uses_amx(
             make_network(
                 [(element, shape)],
                 lambda x: [
-                    layer(0, x, element, outputs, (kernel,) * 2, (1, 1), padding, (1, 1), 1)
+                    layer(0, x, element, outputs, (kernel, kernel), (1, 1), padding, (1, 1), 1)
                 ],
             )
         )

@@ -1,6 +1,7 @@
 """Check predicted times on a computer: bytes that the cache does not hold are loaded."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -43,7 +44,8 @@ def times(folder: Path, cache_bytes: int) -> dict[str, float]:
     options = BuildOptions(CTarget(board=str(folder / "board.toml")), quantize="none")
     layers = build(read_network(str(folder / "m.onnx")), options).report["layers"]
     assert isinstance(layers, list)
-    return {layer["name"]: layer["microseconds"] for layer in layers}
+    rows = cast("list[dict[str, Any]]", layers)
+    return {layer["name"]: layer["microseconds"] for layer in rows}
 
 
 def test_weights_beyond_the_cache_are_loaded_in_each_run(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ def _files(folder: Path, form: Form) -> tuple[str, str, list[str]]:
     """Return the model, the samples of a sequence, and the options that declare the states."""
     (folder / "model.onnx").write_bytes(decoder(form, rows=ROWS).SerializeToString())
     samples = steps(form, STEPS, ROWS)
-    np.savez(
-        folder / "in.npz", **{name: np.stack([s[name] for s in samples]) for name in samples[0]}
-    )
+    arrays = {name: np.stack([s[name] for s in samples]) for name in samples[0]}
+    np.savez(folder / "in.npz", allow_pickle=False, **arrays)
     flags = [text for pair in states().items() for text in ("--state", "=".join(pair))]
     return str(folder / "model.onnx"), str(folder / "in.npz"), flags
 

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
 import pytest
-from onnx_models import model, node
+from onnx_models import Array, model, node
 
 import ceras_ir as ceras
 from ceras_ir.frontends.exporters import Export, NetworkExporter, exporter_of, import_exported
@@ -67,7 +67,8 @@ class Exporter(NetworkExporter):
 
     def exports(self, network: object, example_inputs: Sequence[object] | None) -> Sequence[Export]:
         assert isinstance(network, list)
-        return [partial(self.given, each) for each in network]
+        models = cast("list[onnx.ModelProto | InputError]", network)
+        return [partial(self.given, each) for each in models]
 
     def given(self, model: onnx.ModelProto | InputError) -> onnx.ModelProto:
         if isinstance(model, InputError):
@@ -80,8 +81,9 @@ class Exporter(NetworkExporter):
 
 def imported(*models: onnx.ModelProto | InputError) -> list[str]:
     """Return the names of the inputs of the first model that is imported."""
-    options = {"batch": 1, "shapes": None, "values": None}
-    module = import_exported(Exporter(), list(models), None, **options, name="given")
+    module = import_exported(
+        Exporter(), list(models), None, batch=1, shapes=None, values=None, name="given"
+    )
     return input_names(main_function(module))
 
 
@@ -131,7 +133,8 @@ def test_what_the_exporter_of_functions_refuses() -> None:
         (result,) = ceras.load(network, (sample,)).run(sample).values()
         with torch.no_grad():
             expected = network(torch.from_numpy(sample)).numpy()
-        np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
+        found = cast("Array", result).reshape(expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     sample = np.ones((1, 4), np.float32)
     with pytest.raises(UnsupportedError, match=r"by torch.export \(\w+: .*draft_export"):
         ceras.load(Dependent(), (sample,))

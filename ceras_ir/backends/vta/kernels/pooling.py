@@ -240,8 +240,8 @@ class AverageExpansion(_PoolExpansion):
                 self._apply(tile.AluFunction.SHR, acc, vectors_out, -self.op.DIGIT_BITS)
             if p.has_merged_taps(count):
                 merged = [(ih * iw, 0, 1, 0), (count, 1, ih * iw, 0)]
-                operands = (vectors, []), (self.weights, at.values(t))
-                at.add(tile.GemmOp((acc, []), *operands, merged))
+                weights = self.weights, at.values(t)
+                at.add(tile.GemmOp((acc, []), (vectors, []), weights, merged))
                 continue
             with at.loop(0, p.kernel[0]) as i, at.loop(0, p.kernel[1]) as j:
                 operands = (vectors, at.values(0, i, j)), (self.weights, at.values(t))

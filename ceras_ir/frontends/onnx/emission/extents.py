@@ -127,7 +127,7 @@ def elements_of(value: Value) -> list[Element]:
 def _is_wide(value: SSAValue) -> bool:
     """Return whether `value` has integers of 32 bits or more, in which no extent overflows."""
     element = element_of(value)
-    return isinstance(element, IntegerType) and element.width.data >= 32
+    return isinstance(element, IntegerType) and element.bitwidth >= 32
 
 
 def _atoms(value: SSAValue) -> list[Element]:

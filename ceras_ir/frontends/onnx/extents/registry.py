@@ -37,6 +37,7 @@ def imported(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
     Emit a node with an operand that has, or decides, extents that are known only at run time.
     Refuse an operator without an importer for them.
     """
+    assert __package__
     for module in iter_modules(import_module(__package__).__path__, f"{__package__}."):
         import_module(module.name)
     if (importer := IMPORTERS.get(node.operator)) is None:

@@ -127,7 +127,7 @@ def pad(node: Node, emitter: Emitter) -> Value:
     low, high = [list[Extent]([0] * rank) for _ in range(2)]
     for i, axis in enumerate(axes):
         low[axis], high[axis] = pads[i], pads[i + len(axes)]
-    extents = [plus(plus(*p), h) for *p, h in zip(before, low, high, strict=True)]
+    extents = [plus(plus(n, a), b) for n, a, b in zip(before, low, high, strict=True)]
     extents = [maximum(emitter, extent, 0) for extent in extents]
     target = stated_shape(emitter, extents, shape, computed_operands(node, 1))
     condition: Value | None = None

@@ -5,10 +5,11 @@ Several passes use the same steps of calibration data. All steps before the last
 run to compute the states, which takes most of the time of quantization for a network with states.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
@@ -43,7 +44,7 @@ class KeptStates:
 
     def with_states(
         self, module: ModuleOp, steps: Steps, numbers: Sequence[int]
-    ) -> Iterator[Mapping[str, Array]]:
+    ) -> Generator[Mapping[str, Array]]:
         """
         Yield the states of the float network before each of the steps with the ascending `numbers`.
         `steps` returns the samples of the sequence from the start to the last of `numbers`.
@@ -109,5 +110,6 @@ def _digest_of_network(module: ModuleOp) -> bytes:
 
 def _bytes_of(attribute: Attribute) -> bytes:
     if isinstance(attribute, DenseIntOrFPElementsAttr):
-        return str(attribute.type).encode() + attribute.data.data
+        dense = cast("DenseIntOrFPElementsAttr[Any]", attribute)
+        return str(dense.type).encode() + dense.data.data
     return str(attribute).encode()
