@@ -53,13 +53,13 @@ BITWISE = {
 }
 PLAIN = BITWISE | {Binary.ADD: Scalars.add, Binary.SUB: Scalars.sub, Binary.MUL: Scalars.mul}
 SUPPORTED = (
-    graph.ConstantOp | graph.LinearOperation | graph.Pool2dOp | graph.UnaryOp | graph.BinaryOp
-    | graph.LookupOp | graph.ShiftSwishOp | graph.SoftmaxOp | graph.IntegerSoftmaxOp
-    | graph.FixedPointSoftmaxOp | graph.NormalizeOp | graph.IntegerNormalizeOp | graph.ReduceOp
-    | graph.ArgOp | graph.QuantizeOp | graph.ScaledQuantizeOp | graph.DequantizeOp
-    | graph.RequantizeOp | graph.ReshapeOp | graph.TransposeOp | graph.ConcatOp | graph.SliceOp
-    | graph.GatherOp | graph.TakeOp | graph.PadOp | graph.ResizeOp | graph.CompareOp
-    | graph.SelectOp | graph.CastOp
+    graph.ConstantOp | graph.MatmulOp | graph.Conv2dOp | graph.Pool2dOp | graph.UnaryOp
+    | graph.BinaryOp | graph.LookupOp | graph.ShiftSwishOp | graph.SoftmaxOp
+    | graph.IntegerSoftmaxOp | graph.FixedPointSoftmaxOp | graph.NormalizeOp
+    | graph.IntegerNormalizeOp | graph.ReduceOp | graph.ArgOp | graph.QuantizeOp
+    | graph.ScaledQuantizeOp | graph.DequantizeOp | graph.RequantizeOp | graph.ReshapeOp
+    | graph.TransposeOp | graph.ConcatOp | graph.SliceOp | graph.GatherOp | graph.TakeOp
+    | graph.PadOp | graph.ResizeOp | graph.CompareOp | graph.SelectOp | graph.CastOp
 )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 REFUSED = {
     *("graph.recurrence", "graph.tree_ensemble", "graph.suppress", "graph.top_k", "graph.put"),
     *("graph.loop", "graph.branch", "graph.extract", "graph.cached_product"),
-    "graph.decode_frame",
+    *("graph.decode_frame", "graph.update", "graph.strided_matmul"),
 }
 
 
