@@ -25,12 +25,23 @@ from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function, output_names
 
 
+class HostValues(Interpreter.Listener):
+    """The arrays of all values that the host has computed."""
+
+    def __init__(self, arrays: Mapping[SSAValue, Array]):
+        self.arrays = dict(arrays)
+
+    def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
+        self.arrays |= dict(zip(op.results, results, strict=True))
+
+
 @register_impls
 class RunnerFunctions(InterpreterFunctions):
     """Execute `mem.launch` on a runner, and not by the operations of the kernel."""
 
-    def __init__(self, image: VtaImage, runner: VtaRunner, garbage: int | None):
+    def __init__(self, image: VtaImage, runner: VtaRunner, host: HostValues, garbage: int | None):
         self.runner = runner
+        self.host = host.arrays
         self.dram = image.dram(garbage)
         self.numbers = {launch.ops[0]: i for i, launch in enumerate(image.launches)}
         self.starts = [launch.ops for launch in image.launches]
@@ -39,8 +50,9 @@ class RunnerFunctions(InterpreterFunctions):
     def launch(self, interpreter: Interpreter, op: mem.LaunchOp, args: PythonValues):
         if (number := self.numbers.get(op)) is not None:
             values = [v for part in self.starts[number] for v in part.inputs if _is_there(v, op)]
-            for value, array in zip(values, interpreter.get_values(values), strict=True):
-                self._bytes(value)[...] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+            for value in values:
+                array = np.ascontiguousarray(self.host[value])
+                self._bytes(value)[...] = array.view(np.uint8).reshape(-1)
             self.runner.launch(number, self.dram)
         results: list[Array] = []
         for value in op.outputs:
@@ -82,7 +94,10 @@ def run_on_vta(
     streams = [launch.program.instruction_bytes(image.board) for launch in image.launches]
     runner = VtaRunner(streams, image.board, command)
     main = main_function(image.module)
-    interpreter = interpreter_of(image.module)
-    interpreter.register_implementations(RunnerFunctions(image, runner, garbage), override=True)
-    results = interpreter.call_op("main", tuple(check_inputs(main, inputs)))
+    arrays = tuple(check_inputs(main, inputs))
+    host = HostValues(dict(zip(main.body.block.args, arrays, strict=True)))
+    interpreter = interpreter_of(image.module, [host])
+    functions = RunnerFunctions(image, runner, host, garbage)
+    interpreter.register_implementations(functions, override=True)
+    results = interpreter.call_op("main", arrays)
     return dict(zip(output_names(main), results, strict=True))
