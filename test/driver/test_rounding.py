@@ -146,8 +146,10 @@ def test_large_integers_that_are_the_same_double_are_not_equal():
 def test_operations_that_importers_emit_have_a_rule():
     made_by_quantization = {"requantize", "scaled_quantize", "lookup", "shift_swish"}
     made_by_quantization |= {"integer_normalize", "integer_softmax"}
+    made_by_lowering = {"update", "strided_matmul"}
     integers = {"suppress", "decode_frame", "fixed_point_softmax"}
+    others = made_by_quantization | made_by_lowering | integers | {"constant"}
     for op in graph.Graph.operations:
         name = op.name.removeprefix("graph.")
-        if name not in made_by_quantization | integers | {"constant"}:
+        if name not in others:
             assert has_rule(op), name
