@@ -120,10 +120,16 @@ def _expanded(part: str) -> list[Shape]:
         if (match := _EXTENT.fullmatch(word)) is None:
             raise ValueError(
                 "expected NAME=1x3x224x224, or several shapes such as NAME=1x16..64:16x3 (from 16 "
-                "to 64 in steps of 16)"
+                "to 64 in steps of 16), or NAME=1x3x0..480x0..640 for the maximum of a value "
+                "inside the network"
             )
         extents.append(_range(*match.groups()))
     ranges = [values for values in extents if len(values) > 1]
+    if ranges and any(isinstance(e, UpTo) for (e, *_) in extents):
+        raise ValueError(
+            f"{part} mixes the maximum of a value inside the network with several lengths: write "
+            f"0..{ranges[0][-1]}, or a number"
+        )
     if len(ranges) > 1:
         raise ValueError(
             f"{part} has ranges in {len(ranges)} dimensions: use a range in a single dimension, or "
@@ -141,7 +147,11 @@ def _range(first: str, last: str | None, step: str | None) -> list[int]:
         raise ValueError(f"{max(start, end, by)} is too large: at most {MAX_EXTENT}")
     if last is None:
         return [start]
-    if start == 0 and step is None and end > 0:
+    if start == 0 and end < 1:
+        raise ValueError(f"0..{last} is no maximum: 0..N needs N of 1 or more")
+    if start == 0 and step is not None:
+        raise ValueError(f"0..{last}:{step}: a maximum takes no step; write 0..{last}")
+    if start == 0:
         return [UpTo(end)]
     if start < 1 or by < 1:
         raise ValueError(f"{first}..{last} must start at 1 or more, with a step of 1 or more")
@@ -174,6 +184,18 @@ def _smaller_range(start: int, end: int) -> str:
     return f"use a step, such as {start + (end - start) % by}..{end}:{by}"
 
 
+def _is_inner(shape: Shape) -> bool:
+    return any(isinstance(n, UpTo) for n in shape)
+
+
+def not_an_input(name: str) -> str:
+    """Return the message for a value inside the network with several shapes."""
+    return (
+        f"--shape: '{name}' is inside the network and has several shapes, which only an input "
+        "decides: write 0..N for an extent up to N, or a number"
+    )
+
+
 def lengths_of(given: Mapping[str, tuple[Shape, ...]]) -> Lengths | None:
     """
     Return the lengths that shapes of inputs specify, or `None` if each has a single shape.
@@ -182,7 +204,10 @@ def lengths_of(given: Mapping[str, tuple[Shape, ...]]) -> Lengths | None:
     varying = {name: shapes for name, shapes in given.items() if len(shapes) > 1}
     if not varying:
         return None
-    name, shapes = next(iter(varying.items()))
+    inputs = [n for n, found in varying.items() if not any(map(_is_inner, found))]
+    if not inputs:
+        raise UsageError(not_an_input(next(iter(varying))))
+    name, shapes = inputs[0], varying[inputs[0]]
     for other, more in varying.items():
         if len(more) != len(shapes):
             raise UsageError(

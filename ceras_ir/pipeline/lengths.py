@@ -17,9 +17,9 @@ from xdsl.ir import Attribute
 from ceras_ir.command.exit_status import phase
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.network.artefacts import network_inputs, network_outputs
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.length_table import LENGTHS, LengthTable
-from ceras_ir.network.lengths import Lengths, Shape
+from ceras_ir.network.lengths import Lengths, Shape, not_an_input
 from ceras_ir.network.sample_shapes import SampleShapeError
 from ceras_ir.pipeline.build import Build, PlacedFigures, StageObserver
 from ceras_ir.pipeline.context import load_context
@@ -64,8 +64,9 @@ def read_lengths(
     read: Callable[[Mapping[str, Shape]], ModuleOp], lengths: Lengths
 ) -> LengthModules:
     """
-    Import the network at each length by `read`, which receives the shapes of inputs. A note names
-    the length of an error, unless the largest length has the same error.
+    Import the network at each length by `read`, which receives the shapes of inputs. If the largest
+    length has the same error as the smallest, its error is raised, since it proposes the maximum of
+    all lengths. Otherwise, a note names the length of the error.
     """
     modules: list[ModuleOp] = []
     known: dict[Attribute, Attribute] = {}
@@ -73,22 +74,25 @@ def read_lengths(
         try:
             modules.append(read(lengths.at(i)))
         except Exception as error:
-            if i > 0 or not _is_raised(error, lambda: read(lengths.at(-1))):
-                remark(f"note: the error is at length {value} of '{lengths.input}'")
+            if i == 0 and (largest := _raised_again(error, lambda: read(lengths.at(-1)))):
+                raise largest from None
+            remark(f"note: the error is at length {value} of '{lengths.input}'")
             raise
+        if lengths.input not in input_names(main_function(modules[-1])):
+            raise UsageError(not_an_input(lengths.input))
         share_constants(modules[-1], known)
     return LengthModules(lengths, modules)
 
 
-def _is_raised(error: Exception, again: Callable[[], object]) -> bool:
-    """Return whether `again` raises the same error, apart from numbers in the message."""
+def _raised_again(error: Exception, again: Callable[[], object]) -> InputError | None:
+    """Return the error that `again` raises if it is the same, apart from numbers in the message."""
     with no_remarks():
         try:
             again()
         except InputError as other:
             texts = (re.sub("[0-9]+", "", str(each)) for each in (error, other))
-            return type(other) is type(error) and next(texts) == next(texts)
-    return False
+            return other if type(other) is type(error) and next(texts) == next(texts) else None
+    return None
 
 
 @contextmanager

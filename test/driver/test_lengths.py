@@ -27,7 +27,10 @@ def test_specifications():
 
 WRONG = {
     "1x9..3": "9..3 must end above 9",
-    "1x0..8:2": "must start at 1 or more",
+    "1x0..8:2": "a maximum takes no step; write 0..8",
+    "1x0..0": "0..N needs N of 1 or more",
+    "1x5..8x0..9": "several lengths: write 0..8, or a number",
+    "1x0..-5": "or NAME=1x3x0..480x0..640 for the maximum",
     "1x1..8:0": "with a step of 1 or more",
     "1x1..1000000000": f"1,000,000,000 lengths, and a program at most {MAX_LENGTHS}: give",
     "1x1..9999999999": "is too large",

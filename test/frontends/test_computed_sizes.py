@@ -14,7 +14,7 @@ from onnx import TensorProto
 from onnx_models import Array, model, node, run_onnxruntime
 from sized_chains import check
 
-from ceras_ir import load
+from ceras_ir import load, load_lengths
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
@@ -28,7 +28,7 @@ WEIGHTS = np.random.default_rng(0).normal(0, 0.2, (4, 3, 3, 3)).astype(np.float3
 
 def network(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, Sequence[int]],
+    inputs: Mapping[str, Sequence[int | str]],
     integers: Sequence[str] = (),
     outputs: Sequence[str] = ("y",),
     **constants: object,
@@ -173,6 +173,47 @@ def test_pads_before_a_convolution(pads: Sequence[int]) -> None:
     agrees(padded(), {"padded": "1x3x0..11x0..12"}, {"x": image(1, 3, 6, 7), "pads": operand})
 
 
+@pytest.mark.parametrize("opset", [18, 19])
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (3, 2), (3, 4), (9, 8)])
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("MaxPool", {"kernel_shape": [3, 2], "strides": [2, 3], "dilations": [2, 1]}),
+        ("AveragePool", {"kernel_shape": [2, 3], "strides": [2, 3]}),
+        (
+            "AveragePool",
+            {
+                "kernel_shape": [4, 4],
+                "strides": [3, 4],
+                "pads": [1] * 4,
+                "count_include_pad": 1,
+            },
+        ),
+    ],
+)
+def test_poolings_below_the_kernel(
+    operator: str, attributes: Mapping[str, object], size: tuple[int, int], opset: int
+) -> None:
+    """A window that exceeds the input is counted as in a pooling of a static shape."""
+    pooling = node(operator, "box", "y", **attributes)
+    proto = network(
+        [node("Slice", "x start end axes", "box"), pooling],
+        {"x": (1, 2, 9, 8), "end": (2,)},
+        ("end",),
+        start=[0, 0],
+        axes=[2, 3],
+    )
+    proto.opset_import[0].version = opset
+    inputs = {"x": image(1, 2, 9, 8), "end": np.array(size)}
+    try:
+        run_onnxruntime(proto, inputs)
+    except Exception as error:  # ONNX Runtime raises exceptions of its own.
+        assert "dimension is negative" in str(error)
+    else:
+        agrees(proto, {"box": "1x2x0..9x0..8"}, inputs)
+
+
 @pytest.mark.parametrize("length", [1, 3, 7, -2, 100])
 @pytest.mark.parametrize(
     "operator", ["ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2", "Softmax"]
@@ -286,6 +327,31 @@ def test_verify(
     assert "as ONNX Runtime" in out and "exact" in out and "differ" not in out
 
 
+def test_verify_the_mean_of_an_empty_resize(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The mean of no elements is NaN in the reference, and is not compared."""
+    proto = network(
+        [
+            node("Slice", "x start end axes", "box"),
+            node("Resize", "box - scales", "larger", mode="linear"),
+            node("GlobalAveragePool", "larger", "y"),
+        ],
+        {"x": (1, 3, 6, 7), "end": (2,)},
+        ("end",),
+        start=[0, 0],
+        axes=[2, 3],
+        scales=np.array([1, 1, 1.5, 0.7], np.float32),
+    )
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    path = tmp_path / "in.npz"
+    np.savez(path, allow_pickle=False, x=image(1, 3, 6, 7), end=np.array([[0, 0]]))
+    options = ["--shape=box=1x3x0..6x0..7", "--quantize=none", "--targets=c"]
+    assert verify([str(tmp_path / "m.onnx"), "--inputs", str(path), *options]) == 0
+    out, err = capfd.readouterr()
+    assert "3 elements without a bound" in out and "inf" not in out and not err
+
+
 def test_the_python_interface_takes_texts(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(crop().SerializeToString())
     found = load(tmp_path / "m.onnx", shapes=CROP)
@@ -307,7 +373,35 @@ def test_all_nodes_without_a_maximum_are_reported() -> None:
     for name, extents in (("fitted", "0..24x0..20"), ("padded", "0..24x0..20")):
         assert f"the shape of '{name}' depends on data: '" in found
         assert f"for example with --shape {name}=1x3x{extents} (a number n instead of" in found
-    assert "or fix input 'scale' with --set" in found
+    assert "or fix input 'scale' with --set" in found and "graph input" not in found
+
+
+def sequence() -> onnx.ModelProto:
+    """Return the sum of the valid rows of a sequence with an open length."""
+    return network(
+        [node("Slice", "x zero n one", "rows"), node("ReduceSum", "rows one", "y")],
+        {"x": (1, "T", 5), "n": (1,)},
+        ("n",),
+        zero=[0],
+        one=[1],
+    )
+
+
+def test_the_proposed_maximum_is_that_of_the_largest_length(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(sequence().SerializeToString())
+    with pytest.raises(UnsupportedError, match=r"--shape rows=1x0\.\.64x5 "):
+        load_lengths(tmp_path / "m.onnx", {"x": "1x16..64:16x5"})
+    # The maximum of each length can be given; the length is that of the input.
+    rows = "1x0..16x5,1x0..32x5"
+    found = load_lengths(tmp_path / "m.onnx", {"rows": rows, "x": "1x16x5,1x32x5"})
+    assert "16, 32" in repr(found)
+
+
+@pytest.mark.parametrize("text", ["1x0..8x5,1x0..16x5", "1x8..9x5"])
+def test_lengths_of_an_inner_value(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(sequence().SerializeToString())
+    with pytest.raises(UsageError, match=r"'rows' is inside the network.*: write 0\.\.N"):
+        load_lengths(tmp_path / "m.onnx", {"x": "1x16x5", "rows": text})
 
 
 @pytest.mark.parametrize(
@@ -337,7 +431,7 @@ def test_wrong_statements(
         ([node("MatMul", "v q", "y")], "of 'v' and 'q', which has extents"),
         (
             [node("Resize", "v - s", "y", mode="cubic")],
-            "computed scales or sizes with mode cubic, antialias or exclude_outside",
+            "mode cubic of 'v', which has extents that data decide; resize to a fixed size",
         ),
         ([node("Slice", "x zero n n", "y")], "axes and steps must be constants; 'n' is computed"),
         ([node("Slice", "x big n", "y")], "a result without elements, whatever the data"),

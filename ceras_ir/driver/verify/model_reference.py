@@ -11,6 +11,7 @@ that the importer emits these operations. The differences of the operands are kn
 were compared before.
 """
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -90,7 +91,9 @@ class ModelReference:
         feeds = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self.types.items()}
         while True:
             try:
-                with np.errstate(all="ignore"):
+                with np.errstate(all="ignore"), warnings.catch_warnings():
+                    # NumPy warns about means of no elements.
+                    warnings.simplefilter("ignore", RuntimeWarning)
                     found = self._run(feeds)
                 break
             except Exception as error:  # Operators of an implementation raise any exception.

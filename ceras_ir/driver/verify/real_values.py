@@ -350,7 +350,7 @@ def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
     if mode == b"nearest":
         return np.zeros(())
     x = operands[0].astype(np.float64)
-    peak, spread = np.abs(x).max(initial=0.0), np.ptp(x)
+    peak, spread = np.abs(x).max(initial=0.0), np.ptp(x) if x.size else 0.0
     return np.asarray(8 * UNIT * (spread * sum(extent + 2 for extent in x.shape[2:]) + peak))
 
 

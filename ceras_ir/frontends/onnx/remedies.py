@@ -14,7 +14,7 @@ import onnx
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.frontends.onnx.importer import Importer
-from ceras_ir.frontends.onnx.model.node import MalformedError, as_unsupported
+from ceras_ir.frontends.onnx.model.node import STATE_MAXIMUM, MalformedError, as_unsupported
 from ceras_ir.frontends.onnx.model.signature import DYNAMIC_DIMENSION, GRAPH_INPUT
 from ceras_ir.frontends.onnx.proposals import (
     Attempt,
@@ -75,6 +75,8 @@ def _explained(
     is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
         return error
+    if all(STATE_MAXIMUM in finding.message for finding in error.findings):
+        return error  # It has the remedies.
     dimensions = OpenDimensions(model.graph, options.shapes, batch, options.values)
     is_open = any(map(_is_open, error.findings))
     is_undecided = any(finding.inputs for finding in error.findings)

@@ -9,6 +9,7 @@ operator without an importer is otherwise imported as the body of its function, 
 operands. So an operator of any opset is supported as far as the operators of the body are.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from math import prod
@@ -106,7 +107,9 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
             for name, array in zip(node.inputs, _of_one_width(operands), strict=True)
             if name and array is not None
         }
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # NumPy warns about means of no elements.
+            warnings.simplefilter("ignore", RuntimeWarning)
             results = reference_evaluator(node).run(None, feeds)
     except EVALUATION_ERRORS as e:
         raise node.wrong(f"cannot be evaluated: {first_line(e)}") from None

@@ -54,8 +54,9 @@ def _is_sized(emitter: Emitter, name: str) -> bool:
 def refused(emitter: Emitter, what: str) -> Exception:
     """Return the error that the current node has no result for extents that data decide."""
     return emitter.node.unsupported(
-        f"{what}, which has extents that data decide; state them as numbers with --shape, or "
-        "resize to a fixed size before it"
+        f"{what}, which has extents that data decide; resize to a fixed size before it, or state "
+        "them as numbers with --shape, only if they are always these numbers: zeros follow "
+        "otherwise"
     )
 
 

@@ -17,7 +17,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.extents import Element, Extent, Linear
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
-from ceras_ir.frontends.onnx.extents.registry import sized
+from ceras_ir.frontends.onnx.extents.registry import refused, sized
 from ceras_ir.frontends.onnx.extents.scalars import (
     computed,
     integers_of,
@@ -65,9 +65,12 @@ def resize(node: Node, emitter: Emitter) -> Value:
     """Import Resize with mode nearest or linear, and Upsample."""
     value, mode = emitter.value(0), node.string("mode", "nearest")
     if mode not in RESIZE_MODES or node.flag("antialias") or node.flag("exclude_outside"):
+        is_known = mode in RESIZE_MODES
+        kind = "antialias or exclude_outside" if is_known else f"mode {mode}"
+        if emitter.table.has(value):
+            raise refused(emitter, f"{kind} of '{node.inputs[0]}'")
         raise node.unsupported(
-            "computed scales or sizes with mode cubic, antialias or exclude_outside; export with "
-            "mode='linear' or fixed sizes"
+            f"computed scales or sizes with {kind}; export with mode='linear' or fixed sizes"
         )
     samplings, deciding = _samplings(node, emitter)
     extents = [s.result for s in samplings]

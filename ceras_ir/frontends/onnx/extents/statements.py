@@ -17,7 +17,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.extents import Extent, Linear, minus
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.extents.scalars import maximum_of, minimum, range_of, scalar
-from ceras_ir.frontends.onnx.model.node import fix_with_set
+from ceras_ir.frontends.onnx.model.node import STATE_MAXIMUM, fix_with_set
 from ceras_ir.frontends.onnx.operators.indexing import taken_along
 from ceras_ir.network.lengths import UpTo
 
@@ -87,7 +87,7 @@ def _require(emitter: Emitter, proposal: Sequence[int], deciding: Sequence[int])
     reason = f"{listed} {verb} it" if listed else f"so does that of '{node.inputs[0]}'"
     emitter.assumed.append(
         node.refusal(
-            f"the shape of '{name}' depends on data: {reason}; state the maximum, "
+            f"the shape of '{name}' depends on data: {reason}; {STATE_MAXIMUM}, "
             f"for example with --shape {name}={_text(proposal)} (a number n instead of 0..n for an "
             f"extent that is always n), or {fix_with_set(decided) if decided else SET_REMEDY}"
         )

@@ -13,7 +13,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.extents import Extent, Linear, plus
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.extents.registry import refused, sized, standard
-from ceras_ir.frontends.onnx.extents.scalars import divided, maximum
+from ceras_ir.frontends.onnx.extents.scalars import divided, maximum, minimum, number
 from ceras_ir.frontends.onnx.extents.statements import bounded, filled, resized
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import kernel_of
@@ -41,7 +41,11 @@ def _outputs(
             raise refused(emitter, f"with ceil_mode, of '{node.inputs[0]}'")
         # With fewer elements than the window has, there is no result.
         room = maximum(emitter, plus(extent, sides - window + strides[i]), 0)
-        found.append(divided(emitter, room, strides[i]))
+        count = divided(emitter, room, strides[i])
+        if node.operator.endswith("Pool") and strides[i] != 1:
+            # The division of ONNX rounds towards 0, so a pooling window may exceed the input.
+            count = maximum(emitter, count, minimum(emitter, room, 1))
+        found.append(count)
     return found
 
 
@@ -72,12 +76,42 @@ def pool(node: Node, emitter: Emitter) -> Value:
         raise refused(emitter, f"with indices, of '{node.inputs[0]}'")
     if not is_maximum and padded and not node.flag("count_include_pad"):
         raise refused(emitter, f"without count_include_pad, of '{node.inputs[0]}'")
-    spatial = _outputs(node, emitter, extents[2:], kernel_of(node, rank))
+    kernel = kernel_of(node, rank)
+    spatial = _outputs(node, emitter, extents[2:], kernel)
     inner = value
-    if padded or not is_maximum:
+    counts = _elements(node, emitter, extents[2:], kernel)
+    if padded or not is_maximum or any(isinstance(n, Linear) for n in counts):
         filler = -np.inf if is_maximum else 0.0
         inner = filled(emitter, value, extents, filler, range(2, rank + 2))
-    return _fitted(emitter, standard(node, emitter, {0: inner}), [*extents[:2], *spatial])
+    result = standard(node, emitter, {0: inner})
+    # ONNX Runtime divides padded windows of earlier operator sets by all elements of the kernel.
+    if not is_maximum and (node.opset >= 19 or not node.flag("count_include_pad")):
+        # The standard importer divides by the elements of a window in the maximum shape.
+        whole = _elements(node, emitter, shape_of_value(value)[2:], kernel)
+        with emitter.in_float():
+            for count, most in zip(counts, whole, strict=True):
+                if count != most:
+                    ratio = emitter.div(number(emitter, most), number(emitter, count))
+                    result = emitter.mul(result, ratio)
+    return _fitted(emitter, result, [*extents[:2], *spatial])
+
+
+def _elements(
+    node: Node, emitter: Emitter, extents: Sequence[Extent], kernel: Sequence[int]
+) -> list[Extent]:
+    """
+    Return the number of elements that the first window has within `extents` and the padding, along
+    each axis; at least 1. With a stride of 1, each window has the whole `kernel`.
+    """
+    rank = len(kernel)
+    strides, dilations = (node.per_dimension(name, rank) for name in ("strides", "dilations"))
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    found: list[Extent] = []
+    for i, extent in enumerate(extents):
+        room = plus(extent, pads[i] + pads[rank + i] + dilations[i] - 1)
+        count = minimum(emitter, divided(emitter, room, dilations[i]), kernel[i])
+        found.append(maximum(emitter, count, 1) if strides[i] != 1 else kernel[i])
+    return found
 
 
 def _fitted(emitter: Emitter, value: Value, extents: Sequence[Extent]) -> Value:

@@ -92,6 +92,10 @@ class MalformedError(InputError):
     """
 
 
+STATE_MAXIMUM = "state the maximum"
+"""The remedy for a value with extents that data decide."""
+
+
 def fix_with_set(inputs: Sequence[str]) -> str:
     """
     Return the remedy to fix `inputs` with `--set`. If they are empty, the inputs are not known.
