@@ -5,7 +5,7 @@ An error that depends on shapes or values of the inputs is `unsupported`, becaus
 for others. The options in the findings are from a single successful import, so they are consistent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -75,8 +75,6 @@ def _explained(
     is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
         return error
-    if all(STATE_MAXIMUM in finding.message for finding in error.findings):
-        return error  # It has the remedies.
     dimensions = OpenDimensions(model.graph, options.shapes, batch, options.values)
     is_open = any(map(_is_open, error.findings))
     is_undecided = any(finding.inputs for finding in error.findings)
@@ -95,7 +93,8 @@ def _explained(
     if is_open and found is not None and found.options.values == options.values:
         findings += () if found.outcome.error is None else found.outcome.error.findings
     findings = [_with_shape(finding, found) for finding in findings]
-    at_inputs = [*_values(options, found), *_shapes(findings, is_refused, dimensions, found)]
+    findings, values = _with_maxima(findings, _values(options, found), found)
+    at_inputs = [*values, *_shapes(findings, is_refused, dimensions, found)]
     # Only the first findings are printed.
     is_long = len(findings) + len(at_inputs) > MAX_PRINTED_FINDINGS
     return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
@@ -129,6 +128,29 @@ def _values(options: Options, found: OptionProposal | None) -> Sequence[Finding]
         for name, numbers in found.options.values.items()
         if numbers != options.values.get(name)
     ]
+
+
+def _with_maxima(
+    findings: Sequence[Finding], values: Sequence[Finding], found: OptionProposal | None
+) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """
+    Return `findings`, and those of `values` that are necessary: if a maximum for each finding is
+    enough, the proposed values of inputs are examples at the end of its message.
+    """
+    named = {name for finding in findings for name in finding.inputs}
+    if found is None or not all(STATE_MAXIMUM in finding.message for finding in findings):
+        return findings, values
+    if not values or not named.issuperset(value.node for value in values):
+        return findings, values
+    proposed = {value.node: found.options.values[value.node] for value in values}
+    return [_with_examples(finding, proposed) for finding in findings], ()
+
+
+def _with_examples(finding: Finding, proposed: Mapping[str, Sequence[float]]) -> Finding:
+    texts = (f"--set {n}={_listed(proposed[n])}" for n in finding.inputs if n in proposed)
+    message, examples = finding.message.removesuffix(" --set"), " ".join(texts)
+    is_open = message != finding.message and bool(examples)
+    return replace(finding, message=f"{message} {examples}") if is_open else finding
 
 
 def _with_value(name: str, numbers: Sequence[float], given: Sequence[float] | None) -> str:
