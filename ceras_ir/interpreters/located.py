@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr
-from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter, PythonValues, ReturnedValues
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.interpreter import Interpreter, PythonValues
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
@@ -108,7 +108,9 @@ class LocatedInterpreter(Interpreter):
         self, region: Region, args: PythonValues, name: str = "unknown"
     ) -> PythonValues:
         if region not in self._plans:
-            self._plans[region] = _plan(region)
+            self._plans[region] = plan = _plan(region)
+            if plan is not None:
+                self._follower.leave(region.block)
         plan = self._plans[region]
         if plan is None or not self._follower.releases:
             return super().run_ssacfg_region(region, args, name)
@@ -116,26 +118,20 @@ class LocatedInterpreter(Interpreter):
 
     def _run_steps(self, plan: _Plan, args: PythonValues) -> PythonValues:
         values: list[object] = [*args, *[None] * (plan.values - len(args))]
-        running = self._follower.running
-        heard = [each for each in self.listeners if each is not self._follower]
         for step in plan.steps:
             op, operands = step.op, tuple([values[i] for i in step.operands])
-            running.append(op)
-            for listener in heard:
-                listener.will_interpret_op(op, operands)
             if (results := step.constant) is None:
-                found = self._impls.run(self, op, operands)
-                results = found.values
-                if isinstance(found.terminator_value, ReturnedValues):
-                    running.pop()
-                    return found.terminator_value.values
+                results = super().run_op(op, operands)
+                if isinstance(op, ReturnOp):
+                    return operands
                 if len(results) != len(op.results):
                     raise InterpretationError(f"'{op.name}' has {len(op.results)} results")
                 if isinstance(op, graph.ConstantOp):
                     step.constant = results
-            for listener in heard:
-                listener.did_interpret_op(op, results)
-            running.pop()
+            else:
+                for listener in self.listeners:
+                    listener.will_interpret_op(op, operands)
+                    listener.did_interpret_op(op, results)
             values[step.results] = results
             for number in step.released:
                 values[number] = None
@@ -191,6 +187,10 @@ class _Follower(Interpreter.Listener):
         self.running: list[Operation] = []
         self.releases = False
         self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
+
+    def leave(self, block: Block) -> None:
+        """Release no value of a block, because its steps release them."""
+        self._last_uses[block] = {}
 
     def will_interpret_op(self, op: Operation, args: PythonValues) -> None:
         self.running.append(op)

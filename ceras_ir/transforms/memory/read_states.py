@@ -23,11 +23,12 @@ MAX_ROWS = 8
 @dataclass(frozen=True)
 class ReadStatesPass(NetworkPass):
     """
-    Replace a product with a part of an updated state, which slices, reshapes and transposes select,
-    by `graph.strided_matmul`, which reads the elements where the state is stored.
+    Replace a product with a part of an updated state by `graph.strided_matmul`, which reads the
+    elements where the state is stored.
 
-    The product has at most 8 rows, and the elements are adjacent along one of its axes. Exact in
-    integers; float sums are equal except for their order.
+    Slices, reshapes and transposes select the part. The product has at most 8 rows, and the
+    elements are adjacent along one of its axes. Exact in integers; float sums are equal except for
+    their order.
 
     Before:
 
