@@ -11,7 +11,7 @@ import onnx
 import pytest
 import reference_imports
 from onnx import TensorProto
-from onnx_models import Array, model, node, run_onnxruntime
+from onnx_models import Array, Attribute, model, node, run_onnxruntime
 from sized_chains import check
 
 from ceras_ir import load, load_lengths
@@ -193,7 +193,7 @@ def test_pads_before_a_convolution(pads: Sequence[int]) -> None:
     ],
 )
 def test_poolings_below_the_kernel(
-    operator: str, attributes: Mapping[str, object], size: tuple[int, int], opset: int
+    operator: str, attributes: Mapping[str, Attribute], size: tuple[int, int], opset: int
 ) -> None:
     """A window that exceeds the input is counted as in a pooling of a static shape."""
     pooling = node(operator, "box", "y", **attributes)
