@@ -41,6 +41,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import peer_networks as nets
@@ -229,6 +230,15 @@ def header(peers: Sequence[str], threads: int) -> list[str]:
             "best peer", "peer / C"]  # fmt: skip
 
 
+def wrapped(text: str) -> str:
+    """Wrap lines as the pages of the project do."""
+    lines = [
+        fill(line, 120, subsequent_indent="  " * line.startswith("- "), break_on_hyphens=False)
+        for line in text.splitlines()
+    ]
+    return "\n".join(lines)
+
+
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -323,7 +333,8 @@ def main() -> None:
         if comparison.is_dry:
             print(missing)
             return
-        text = f"{title(comparison)}\n\n{markdown(head, lines)}\n\n{missing}".rstrip()
+        parts = (wrapped(title(comparison)), markdown(head, lines), wrapped(missing))
+        text = "\n\n".join(parts).rstrip()
     print(text)
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as stream:
