@@ -18,7 +18,7 @@ from ceras_ir.frontends.onnx.extents.registry import refused, sized, standard
 from ceras_ir.frontends.onnx.extents.scalars import maximum, scalar
 from ceras_ir.frontends.onnx.extents.statements import bounded, filled
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.reduction import AXES_OPERAND_SINCE, REDUCE_OPERATORS
+from ceras_ir.frontends.onnx.operators.reduction import REDUCE_OPERATORS, reduced_axes
 
 NEUTRAL = {"ReduceMax": -np.inf, "ReduceLogSumExp": -np.inf, "ReduceMin": np.inf, "ReduceProd": 1.0}
 """The neutral elements; 0 for other reductions."""
@@ -56,14 +56,9 @@ def reduce(node: Node, emitter: Emitter) -> Value:
     """Import a reduction along `axes`, by default all."""
     value = emitter.value(0)
     extents = emitter.table.of(value)
-    if node.opset < AXES_OPERAND_SINCE.get(node.operator, 18):
-        given = node.integers("axes")
-    else:
-        given = emitter.integers(1) if node.has_input(1) else None
-    keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
-    if not given and not all_without_axes:
+    keep, axes = node.flag("keepdims", True), reduced_axes(node, emitter, len(extents))
+    if axes is None:
         return bounded(emitter, REDUCE_OPERATORS[node.operator](emitter, value, ()), extents)
-    axes = sorted({node.axis(a, len(extents), "axes") for a in given or range(len(extents))})
     result = reduced(emitter, node.operator, value, axes)
     kept = [1 if i in axes else e for i, e in enumerate(extents)]
     if keep:

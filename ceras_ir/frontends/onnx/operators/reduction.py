@@ -64,6 +64,18 @@ def constant_axes(node: Node) -> str | None:
     return None
 
 
+def reduced_axes(node: Node, emitter: Emitter, rank: int) -> list[int] | None:
+    """Return the sorted axes of a reduction, by default all; None if nothing is reduced."""
+    if node.opset < AXES_OPERAND_SINCE.get(node.operator, 18):
+        given = node.integers("axes")
+    else:
+        given = emitter.integers(1) if node.has_input(1) else None
+    all_without_axes = not node.flag("noop_with_empty_axes")
+    if not given and not all_without_axes:
+        return None
+    return sorted({node.axis(a, rank, "axes") for a in given or range(rank)})
+
+
 @operator(*REDUCE_OPERATORS)
 def reduce(node: Node, emitter: Emitter) -> Value:
     """
@@ -71,15 +83,11 @@ def reduce(node: Node, emitter: Emitter) -> Value:
     and width become poolings.
     """
     shape, value = emitter.shape(0), emitter.value(0)
-    if node.opset < AXES_OPERAND_SINCE.get(node.operator, 18):
-        given = node.integers("axes")
-    else:
-        given = emitter.integers(1) if node.has_input(1) else None
-    keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
-    if not given and not all_without_axes:
+    keep, found = node.flag("keepdims", True), reduced_axes(node, emitter, len(shape))
+    if found is None:
         # Without a reduction, elements are still squared, or their logarithm is computed.
         return REDUCE_OPERATORS[node.operator](emitter, value, ())
-    axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
+    axes = set(found)
     pooled = _pooled(node, emitter, axes)
     if pooled is not None:
         result = pooled
