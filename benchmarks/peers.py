@@ -245,14 +245,17 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def reasons(results: Sequence[Result]) -> list[str]:
-    """Return a line for each program and reason with the networks that it could not run."""
+    """Return a line for each program and reason, with the networks or, if many, their number."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for cell in (result.ours, *result.peers):
             if cell.reason:
                 key = PEERS.get(cell.program, cell.program), cell.reason
                 found.setdefault(key, []).append(f"{result.row.name} {result.kind}")
-    return [f"- {name}: {reason} ({', '.join(rows)})" for (name, reason), rows in found.items()]
+    return [
+        f"- {name}: {reason} ({', '.join(rows) if len(rows) <= 5 else f'{len(rows)} networks'})"
+        for (name, reason), rows in found.items()
+    ]
 
 
 def title(comparison: Comparison) -> str:
