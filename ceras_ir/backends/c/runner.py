@@ -180,23 +180,10 @@ class CModel:
         """
         self.lengths = lengths
         self.inputs, self.outputs, self.prefix = list(inputs), list(outputs), prefix
-        self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
-        work = Path(self._directory.name)
-        if isinstance(source, Path):
-            directory = source
-        else:
-            directory = work
-            for artefact in source:
-                with open(work / artefact.path, "wb") as stream:
-                    artefact.write(stream)
-        header = directory / prefix.renamed("model.h")
-        _check_header(header, self.inputs, self.outputs, prefix, lengths)
-        library = work / "model.so"
-        build_library(directory, library, prefix, trace=trace is not None, flags=flags)
-        self._library = ctypes.CDLL(str(library))
+        # A loaded library needs no file.
+        with tempfile.TemporaryDirectory(prefix="ceras-c-") as folder:
+            self._library = self._load(source, Path(folder), flags, is_traced=trace is not None)
         self._run = self._library[prefix.renamed("model_run_in")]
-        if hasattr(self._library, prefix.renamed("model_load_weights")):
-            self._load_weights(directory / prefix.renamed("model.weights"))
         self._error: BaseException | None = None
         sizes = [self._library.arena_bytes(i) for i in range(self._library.arenas())]
         self._size, alignment = sizes[0], self._library.arena_alignment()
@@ -205,6 +192,32 @@ class CModel:
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
         self.reset()
+
+    def _load(
+        self,
+        source: Path | Sequence[Artefact],
+        work: Path,
+        flags: Sequence[str],
+        *,
+        is_traced: bool,
+    ) -> ctypes.CDLL:
+        """Compile the library in the folder `work`, and load it and its weights."""
+        directory = work
+        if isinstance(source, Path):
+            directory = source
+        else:
+            for artefact in source:
+                with open(work / artefact.path, "wb") as stream:
+                    artefact.write(stream)
+        prefix, path = self.prefix, work / "model.so"
+        _check_header(
+            directory / prefix.renamed("model.h"), self.inputs, self.outputs, prefix, self.lengths
+        )
+        build_library(directory, path, prefix, trace=is_traced, flags=flags)
+        library = ctypes.CDLL(str(path))
+        if hasattr(library, prefix.renamed("model_load_weights")):
+            self._load_weights(library, directory / prefix.renamed("model.weights"))
+        return library
 
     def _tracer(self, trace: Trace | None) -> Callable[[int, int, int], None]:
         def call(layer: int, data: int, size: int) -> None:
@@ -229,12 +242,12 @@ class CModel:
 
         return call
 
-    def _load_weights(self, path: Path) -> None:
+    def _load_weights(self, library: ctypes.CDLL, path: Path) -> None:
         data = np.fromfile(path, np.uint8)
         self._weights = aligned(data.size, 64)
         self._weights[:] = data
         size = ctypes.c_ulong(data.size)
-        load = self._library[self.prefix.renamed("model_load_weights")]
+        load = library[self.prefix.renamed("model_load_weights")]
         if load(ctypes.c_void_p(self._weights.ctypes.data), size):
             raise InputError("not the weights of this model, or damaged", str(path))
 
