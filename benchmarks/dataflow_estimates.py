@@ -25,7 +25,7 @@ from dataflow_circuits import write_circuit
 from dataflow_samples import KINDS, PORT_BYTES, counted, keep, sample
 
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, LogicPart
-from ceras_ir.backends.dataflow.lanes import Circuit
+from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.resources import (
     Resources,
     Usage,

@@ -25,9 +25,10 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import load_board
-from ceras_ir.backends.dataflow.cycles import lane_cycles, model
+from ceras_ir.backends.dataflow.circuit import CIRCUIT_FUNCTION, Circuit, circuit_of
+from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
+from ceras_ir.backends.dataflow.cycles import model
 from ceras_ir.backends.dataflow.emit import CircuitSimulator, project_files
-from ceras_ir.backends.dataflow.lanes import CIRCUIT_FUNCTION, Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize, total
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of

@@ -26,9 +26,9 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
     SumScale,
 )
+from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
 from ceras_ir.backends.dataflow.emit import CircuitSimulator, library_files
-from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
     PipelinePlan,

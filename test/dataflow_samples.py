@@ -16,7 +16,7 @@ from ceras_ir.backends.dataflow.blocks import Addend, Block, Convolution, Featur
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES
 from ceras_ir.backends.dataflow.plan import BlockLanes, PipelinePlan
 from ceras_ir.backends.dataflow.resources import Resources
-from ceras_ir.backends.dataflow.storage import WeightEncoding, encodings_of
+from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")

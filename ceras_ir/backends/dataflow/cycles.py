@@ -2,8 +2,7 @@
 Model the cycles in which each word of a pipeline is transferred; no values are computed.
 
 Each block is a process with the latencies of the SystemVerilog module; comments name the registers
-that cause them. Ports never stall. `lane_cycles` is the lower bound of a single block, which is
-used to choose lanes.
+that cause them. Ports never stall.
 """
 
 import itertools
@@ -18,12 +17,8 @@ from ceras_ir.backends.dataflow.blocks import (
     MaxPool,
     Pipeline,
 )
-from ceras_ir.backends.dataflow.plan import (
-    PipelinePlan,
-    PlannedConvolution,
-    batches,
-    completed_windows,
-)
+from ceras_ir.backends.dataflow.convolution_cycles import ConvolutionModel, row_order
+from ceras_ir.backends.dataflow.plan import PipelinePlan, completed_windows
 from ceras_ir.backends.dataflow.processes import (
     Engine,
     Events,
@@ -37,9 +32,6 @@ from ceras_ir.backends.dataflow.processes import (
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
 
-DRAIN = 5  # cycles from the last weight of a filter to the first word of sums
-RESTART = 4  # cycles from the last weight for a group of rows to the first weight for the next
-FETCH = 3  # cycles from the last row that a group needs to the first weight: go, running, fetched
 FRAMES = 5  # after which cycles per frame are constant in all networks that were tried
 
 
@@ -53,39 +45,6 @@ class PipelineTiming:
     """The cycles until the first frame is written."""
     per_frame: int
     """The cycles between frames in the steady state."""
-
-
-def lane_cycles(planned: PlannedConvolution) -> int:
-    """
-    Return the cycles per frame of a convolution that never waits for other blocks: the larger of
-    the cycles to compute with the given lanes and the cycles to write the input to the window
-    buffer.
-    """
-    feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
-    buffer = planned.buffer
-    writing = buffer.padded_rows * planned.layer.input.channels * buffer.phases
-    last = feature.rows - (groups - 1) * lanes.rows
-    if groups == 1:
-        return max(writing, group_cycles(planned, last, last))
-    full = group_cycles(planned, lanes.rows, lanes.rows)
-    first = group_cycles(planned, lanes.rows, last)
-    computing = first + (groups - 2) * full + group_cycles(planned, last, lanes.rows)
-    return max(writing, computing)
-
-
-def group_cycles(planned: PlannedConvolution, rows: int, before: int) -> int:
-    """
-    Return the cycles of a group of `rows` output rows after a group of `before` rows: the cycles of
-    the weights, or of the words of the sums if they take longer.
-    """
-    channels, lanes, total = planned.layer.feature.channels, planned.lanes, 0
-    lengths, parts = planned.weights.lengths(), lanes.parts
-    previous = channels - (len(lengths) - 1) * lanes.filters
-    for n, length in enumerate(lengths):
-        draining = previous * (rows if n else before) * parts + DRAIN + parts - 1
-        previous = min(lanes.filters, channels - n * lanes.filters)
-        total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), draining)
-    return total
 
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
@@ -218,7 +177,7 @@ class _Model:
     ) -> Process:
         # `written` and `freed` count complete rows.
         ready, rows, room = 0, 0, capacity
-        order = _row_order(block, self.plan)
+        order = row_order(block, self.plan)
         while True:
             base = rows
             for row in order:
@@ -243,7 +202,7 @@ class _Model:
     def _addition(
         self, block: Addition, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
-        order, left, stored, rows = _row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
+        order, left, stored, rows = row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
         complete = 0
         while True:
             base = rows
@@ -259,7 +218,7 @@ class _Model:
 
     def _pool(self, block: MaxPool, link: Link, out: Link) -> Process:
         counts = completed_windows(block)
-        order, clear, ready = _row_order(block.inputs[0], self.plan), 0, 0
+        order, clear, ready = row_order(block.inputs[0], self.plan), 0, 0
         while True:
             for row in order:
                 taken = yield Receive(link, ready)
@@ -271,130 +230,10 @@ class _Model:
                     offer = clear + 1
 
     def _convolution(self, block: Convolution, operands: Sequence[Link], out: Link) -> None:
-        planned = self.plan.convolutions[block]
-        written, freed, sums, done = Events(), Events(), Events(), Events()
-        self.engine.start(self._window_buffer(planned, operands[0], written, freed))
-        self.engine.start(self._sequencer(planned, written, freed, sums, done))
-        rows: Events | None = None
-        rows_freed = Events()
+        rows, rows_freed = None, Events()
         if len(operands) > 1:
             rows, capacity = Events(), self.plan.ring_rows(block)
             self.engine.start(self._ring(block.inputs[1], operands[1], rows, rows_freed, capacity))
-        self.engine.start(self._epilogue(planned, out, sums, done, rows, rows_freed))
-
-    def _window_buffer(
-        self, planned: PlannedConvolution, link: Link, written: Events, freed: Events
-    ) -> Process:
-        # `written` counts padded rows, `freed` counts slots.
-        buffer, layer = planned.buffer, planned.layer
-        top, rows = layer.windows.before[0], layer.input.rows
-        order = _row_order(layer.inputs[0], self.plan)
-        padding = layer.input.channels * buffer.phases
-        ready, first_slot, room = 0, 0, buffer.slots
-        while True:
-            below = range(top + rows, buffer.padded_rows)
-            for row in (*range(top), None, *below):
-                if row is None:
-                    for word in order:
-                        slot = first_slot + (top + word.number) // buffer.slot_rows
-                        while slot >= room:
-                            ready = max(ready, (yield Next(freed)))
-                            room += 1
-                        ready = (yield Receive(link, ready, buffer.phases - 1)) + 1
-                        if word.is_last:
-                            self.engine.post(written, ready)
-                    continue
-                while first_slot + row // buffer.slot_rows >= room:
-                    ready = max(ready, (yield Next(freed)))
-                    room += 1
-                ready += padding
-                self.engine.post(written, ready)
-            first_slot += buffer.frame_slots
-
-    def _sequencer(
-        self, layer: PlannedConvolution, written: Events, freed: Events, sums: Events, done: Events
-    ) -> Process:
-        buffer, lengths, parts = layer.buffer, layer.weights.lengths(), layer.lanes.parts
-        end, free, is_draining = -RESTART, 0, False
-        while True:
-            rows, stored = 0, 0
-            for group in range(buffer.groups):
-                last_group = group == buffer.groups - 1
-                needed = buffer.last_rows if last_group else buffer.needed_rows(group)
-                while rows < needed:
-                    stored = yield Next(written)
-                    rows += 1
-                now = max(end + RESTART, stored + FETCH) + layer.decoding
-                for length in lengths:
-                    if is_draining:
-                        free = (yield Next(done)) + 1
-                    is_draining = True
-                    # The last weight waits with the first part of the columns.
-                    last = max(now + (length - 1) * parts, free) + parts - 1
-                    self.engine.post(sums, last + DRAIN)
-                    now = last + 1
-                end = now - 1
-                if not last_group:
-                    self.engine.post(freed, end + 1)
-            for _ in range(buffer.frame_slots - buffer.groups + 1):
-                self.engine.post(freed, end + 1)
-            # Rows without a window precede the rows of the next frame.
-            while rows < buffer.padded_rows:
-                yield Next(written)
-                rows += 1
-
-    def _epilogue(
-        self,
-        planned: PlannedConvolution,
-        out: Link,
-        sums: Events,
-        done: Events,
-        rows: Events | None,
-        rows_freed: Events,
-    ) -> Process:
-        lanes, layer = planned.lanes, planned.layer
-        channels, height = layer.feature.channels, layer.feature.rows
-        # The cycles in which the last two words left: `middle` and `out` stop together.
-        before, left = 0, 0
-        while True:
-            for start in range(0, height, lanes.rows):
-                count = min(lanes.rows, height - start)
-                at = 0
-                for channel in range(0, channels, lanes.filters):
-                    filters = min(lanes.filters, channels - channel)
-                    taken = (yield Next(sums)) - 1
-                    for word in range(filters * count):
-                        if rows is not None and channel == 0 and word < count:
-                            at = max(at, (yield Next(rows)))
-                        taken = max(taken + 1, before, at)
-                        before, left = left, 0
-                        if lanes.parts > 1:
-                            # The second part enters the register of the previous word.
-                            taken = max(taken + 1, before) + lanes.parts - 2
-                        if word == filters * count - 1:
-                            self.engine.post(done, taken)
-                        left = yield Send([out], max(taken + 2, before + 1))
-                        if (
-                            rows is not None
-                            and channel + filters == channels
-                            and word >= filters * count - count
-                        ):
-                            self.engine.post(rows_freed, taken + 1)
-
-
-@dataclass(frozen=True)
-class _Word:
-    number: int
-    """The index of the row to which the word belongs."""
-    is_last: bool
-    """Whether the word is the last of the row."""
-
-
-def _row_order(block: Block, plan: PipelinePlan) -> list[_Word]:
-    last = block.feature.channels - 1
-    return [
-        _Word(row, channel == last)
-        for batch in batches(block, plan.convolutions)
-        for channel in range(block.feature.channels)
-        for row in batch
-    ]
+        order = row_order(block.inputs[0], self.plan)
+        parts = ConvolutionModel(self.engine, self.plan.convolutions[block], order)
+        parts.start(operands[0], out, rows, rows_freed)

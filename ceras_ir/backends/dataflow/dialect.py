@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.plan import BlockLanes
-from ceras_ir.backends.dataflow.storage import WeightEncoding
+from ceras_ir.backends.dataflow.weights import WeightEncoding
 from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 
@@ -37,9 +37,9 @@ class LanesAttr(ParametrizedAttribute):
     The lanes of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
 
     The block computes R rows of M filters in parallel, and stores S input rows. Weights are
-    `dense`, `coo` (each nonzero weight with the position), or `delta` (each nonzero weight with the
-    distance to the previous). With `parts = P` before the encoding, each weight is multiplied by P
-    parts of the columns in sequence.
+    `dense`, `by_row` (in the order of the rows of the window), `coo` (each nonzero weight with the
+    position), or `delta` (each nonzero weight with the distance to the previous). With `parts = P`
+    before the encoding, each weight is multiplied by P parts of the columns in sequence.
     """
 
     name = "dataflow.lanes"

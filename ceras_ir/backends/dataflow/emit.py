@@ -25,8 +25,9 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.board import DataflowBoard
-from ceras_ir.backends.dataflow.cycles import PipelineTiming, lane_cycles, model
-from ceras_ir.backends.dataflow.lanes import Circuit, circuit_of
+from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
+from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
+from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
 from ceras_ir.backends.dataflow.resources import (
     NETLIST_FILE,
     Resources,

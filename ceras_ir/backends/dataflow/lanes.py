@@ -4,8 +4,7 @@ chip.
 
 All layers work in parallel, so the slowest layer sets the time. For a given time, each layer uses
 the cheapest lanes that reach it. Bisection over the possible times of the layers finds the time.
-The cost of lanes depends on the scarce resource, so several prices are tried. `circuit_of` checks
-the lanes of a module and returns the blocks with their lanes.
+The cost of lanes depends on the scarce resource, so several prices are tried.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +12,10 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import NoReturn
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.traits import SymbolTable
-
-from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline, extract
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline
 from ceras_ir.backends.dataflow.board import DataflowBoard, Family, Objective
-from ceras_ir.backends.dataflow.cycles import lane_cycles, model, port_cycles
-from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
+from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
+from ceras_ir.backends.dataflow.cycles import model, port_cycles
 from ceras_ir.backends.dataflow.latency import Planned, fastest
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
@@ -28,20 +23,21 @@ from ceras_ir.backends.dataflow.plan import (
     PlannedConvolution,
     batches,
     good_slots,
-    min_slots,
     with_rings,
 )
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
-from ceras_ir.backends.dataflow.storage import WeightEncoding, ceiling, delta_bits, encodings_of
-from ceras_ir.dialects.graph import ConstantOp
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.backends.dataflow.storage import ceiling
+from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
+from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
 MAX_LUT_SHARE = 0.75
 """The share of the lookup tables of a chip that circuits may use, so that a router finds wires."""
 MAX_LANE_ROWS = 16
 MAX_LANE_PARTS = 32
 """The limit of parts: the words of a memory of lookup tables, which stores a sum per part."""
-MAX_LANE_FILTERS = 64
+MAX_LANE_FILTERS = 1024
+MAX_PLACES = 64
+"""The maximum number of sums that a lane adds in turn, with weights in the order of rows."""
 MAX_BANK_WORDS = 1 << 16
 """Addresses of rows have 16 bits."""
 PRICES = (
@@ -109,33 +105,35 @@ class Budget:
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
-def choices(layer: Convolution, family: Family, *, by_rows: bool = False) -> list[LaneChoice]:
+def choices(layer: Convolution, family: Family, *, for_latency: bool = False) -> list[LaneChoice]:
     """
     Return possible lanes of a layer, the fastest first. A choice is omitted if another is at least
-    as good in all of cycles, DSPs, block RAMs and LUTs; with `by_rows`, also in the number of rows
-    in parallel, for which the first result waits.
+    as good in all of cycles, DSPs, block RAMs and LUTs. With `for_latency`, there are also choices
+    with weights in the order of rows, and a choice is only omitted if another has no more rows in
+    parallel, for which the first result waits, and the same order.
     """
     found: list[LaneChoice] = []
     pairs = family.paired
     # The batches of the producer are not known yet.
     single = [range(row, row + 1) for row in range(layer.input.rows)]
     slots: dict[int, int] = {}
-    for lanes in _candidates(layer):
+    for lanes in _candidates(layer, for_latency=for_latency):
         if lanes.rows not in slots:
             buffer = PlannedConvolution(layer, lanes, pairs).buffer
             slots[lanes.rows] = good_slots(buffer, single)
         planned = PlannedConvolution(layer, replace(lanes, slots=slots[lanes.rows]), pairs)
-        if planned.buffer.depth > MAX_BANK_WORDS:
+        if planned.buffer.depth > MAX_BANK_WORDS or planned.places > MAX_PLACES:
             continue
         resources = convolution(planned, family).resources()
         found.append(LaneChoice(lane_cycles(planned), resources, planned))
     found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
     kept: list[LaneChoice] = []
     for choice in found:
-        rows = choice.planned.lanes.rows
+        planned = choice.planned
         if not any(
             _uses_no_more(other.resources, choice.resources)
-            and (not by_rows or other.planned.lanes.rows <= rows)
+            and (not for_latency or other.planned.lanes.rows <= planned.lanes.rows)
+            and other.planned.is_by_row >= planned.is_by_row
             for other in kept
         ):
             kept.append(choice)
@@ -152,7 +150,7 @@ def _distinct_sizes(extent: int, start: int, limit: int) -> list[int]:
     return sorted({ceiling(extent, ceiling(extent, size)) for size in sizes})
 
 
-def _candidates(layer: Convolution) -> list[BlockLanes]:
+def _candidates(layer: Convolution, *, for_latency: bool) -> list[BlockLanes]:
     filters = len(layer.weights)
     per_group = filters // layer.groups
     counts = _distinct_sizes(filters, 1, MAX_LANE_FILTERS)
@@ -161,11 +159,12 @@ def _candidates(layer: Convolution) -> list[BlockLanes]:
     rows = _distinct_sizes(layer.feature.rows, 1, MAX_LANE_ROWS)
     parts = _distinct_sizes(layer.feature.columns, 2, MAX_LANE_PARTS)
     shapes = [*((r, 1) for r in rows), *((1, p) for p in parts)]
+    encodings = encodings_of(layer) + [WeightEncoding.BY_ROW] * for_latency
     return [
         BlockLanes(r, n, encoding, parts=p)
         for r, p in shapes
         for n in counts
-        for encoding in encodings_of(layer)
+        for encoding in encodings
     ]
 
 
@@ -194,7 +193,7 @@ def _for_latency(
     table = {
         block: [
             (c.planned, c.resources)
-            for c in _spread(choices(block, board.fabric, by_rows=True), budget)
+            for c in _spread(choices(block, board.fabric, for_latency=True), budget)
         ]
         for block in pipeline.blocks
         if isinstance(block, Convolution)
@@ -220,14 +219,15 @@ def _for_latency(
 
 def _spread(found: Sequence[LaneChoice], budget: Budget) -> list[LaneChoice]:
     """
-    Return the cheapest choice of each number of rows in parallel and each power of
+    Return the cheapest choice of each number of rows in parallel, order of weights and power of
     `LATENCY_STEP` of the cycles, so that a search for the shortest latency has few alternatives.
     """
-    best: dict[tuple[int, int], LaneChoice] = {}
+    best: dict[tuple[int, bool, int], LaneChoice] = {}
     for choice in found:
-        if choice.planned.lanes.rows > MAX_LATENCY_ROWS:
+        planned = choice.planned
+        if planned.lanes.rows > MAX_LATENCY_ROWS:
             continue
-        key = choice.planned.lanes.rows, round(log(choice.cycles, LATENCY_STEP))
+        key = planned.lanes.rows, planned.is_by_row, round(log(choice.cycles, LATENCY_STEP))
         price = budget.price(choice.resources, PRICES[0])
         if key not in best or price < budget.price(best[key].resources, PRICES[0]):
             best[key] = choice
@@ -337,79 +337,3 @@ RESOURCES = {
     "lut": ("tables (LUT)", "narrower feature maps"),
 }
 """The name of each resource in messages, and the changes of a network that need less of it."""
-
-
-CIRCUIT_FUNCTION = "pipeline"
-"""The name of the function of the circuit."""
-
-
-@dataclass(frozen=True, eq=False)
-class Circuit:
-    """The pipeline of a network, with the lanes of each block."""
-
-    pipeline: Pipeline
-    plan: PipelinePlan
-
-
-def kernel_of(module: ModuleOp) -> FuncOp | None:
-    """
-    Return the function of the module that becomes the circuit, or `None` if there is none, as
-    before `outline-pipeline`.
-    """
-    kernel = SymbolTable.lookup_symbol(module, CIRCUIT_FUNCTION)
-    return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
-
-
-def pipeline_of(kernel: FuncOp) -> Pipeline:
-    """
-    Return the pipeline of blocks for the operations of `kernel`, which has a single
-    `dataflow.receive`.
-    """
-    received = [op for op in kernel.body.block.ops if isinstance(op, ReceiveOp)]
-    if len(received) != 1:
-        raise InputError(f"a pipeline has a single dataflow.receive, got {len(received)}")
-    ports = ConstantOp | ReceiveOp | SendOp | ReturnOp
-    layers = [op for op in kernel.body.block.ops if not isinstance(op, ports)]
-    return extract(received[0].result, layers)
-
-
-def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
-    """
-    Return the pipeline of a module with the lanes that its attributes specify. An `InputError` is
-    raised if a layer has no lanes or impossible lanes.
-    """
-    kernel = kernel_of(module)
-    if kernel is None:
-        raise InputError("the module has no pipeline: run outline-pipeline first")
-    pipeline = pipeline_of(kernel)
-    planned: dict[Block, PlannedConvolution] = {}
-    for op, block in pipeline.operations.items():
-        if not isinstance(block, Convolution):
-            continue
-        lanes = lanes_of(op)
-        if lanes is None:
-            raise InputError(f"'{node_name(op)}' has no lanes: run allot-lanes first")
-        planned[block] = PlannedConvolution(block, lanes, board.pairs)
-        if message := _why_not_planned(planned[block], planned):
-            raise InputError([Finding(node_name(op), op.name, message)])
-    return Circuit(pipeline, with_rings(pipeline, planned))
-
-
-def _why_not_planned(
-    planned: PlannedConvolution, plan: Mapping[Block, PlannedConvolution]
-) -> str | None:
-    layer, lanes, buffer = planned.layer, planned.lanes, planned.buffer
-    per_group = len(layer.weights) // layer.groups
-    rows, columns = layer.feature.rows, layer.feature.columns
-    if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
-        found = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
-        return f"{found}, got lanes {lanes}"
-    if (layer.groups > 1 and per_group % lanes.filters) or buffer.depth > MAX_BANK_WORDS:
-        return f"lanes do not fit: {lanes}"
-    if lanes.encoding is WeightEncoding.DELTA and not delta_bits(layer):
-        return "delta encoding requires weights of a single group with two or more channels"
-    # The producer precedes the layer, so the batches are known.
-    needed = min_slots(buffer, batches(layer.inputs[0], plan))
-    if lanes.slots < needed:
-        return f"needs {needed} slots of input rows, got {lanes.slots}: the circuit would stop"
-    return None

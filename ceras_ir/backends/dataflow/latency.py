@@ -14,7 +14,15 @@ from functools import lru_cache
 from itertools import accumulate
 
 from ceras_ir.backends.dataflow.blocks import Block, Convolution, MaxPool, Pipeline
-from ceras_ir.backends.dataflow.cycles import DRAIN, FETCH, RESTART, group_cycles, lane_cycles
+from ceras_ir.backends.dataflow.convolution_cycles import (
+    BY_ROW_FETCH,
+    DRAIN,
+    FETCH,
+    RESTART,
+    group_cycles,
+    lane_cycles,
+    turns,
+)
 from ceras_ir.backends.dataflow.plan import PlannedConvolution, completed_windows
 from ceras_ir.backends.dataflow.resources import Resources
 from ceras_ir.backends.dataflow.storage import ceiling
@@ -57,13 +65,31 @@ def _convolution(planned: PlannedConvolution, operands: Sequence[Rows]) -> list[
         last = group == buffer.groups - 1
         needed = buffer.last_rows if last else buffer.needed_rows(group)
         count = min(lanes.rows, rows - group * lanes.rows)
-        start = max(end + RESTART, (written[needed - 1] if needed else 0) + FETCH)
-        end = start + _cached_cycles(planned, count)
+        if planned.is_by_row:
+            end = _by_row(planned, written[:needed], end + RESTART, _cached_cycles(planned, count))
+        else:
+            end = max(
+                end + RESTART, (written[needed - 1] if needed else 0) + FETCH
+            ) + _cached_cycles(planned, count)
         finish = end + DRAIN + min(lanes.filters, layer.feature.channels) * count * lanes.parts
         if len(operands) > 1:
             finish = max(finish, operands[1][group * lanes.rows + count - 1] + REGISTERS)
         found += [finish] * count
     return found
+
+
+def _by_row(planned: PlannedConvolution, written: Rows, start: int, cycles: int) -> int:
+    # The end of a group whose weights wait for the rows of the windows, one after the other, and
+    # for the channels of the last row, which arrive before it is complete.
+    w, input_channels = planned.layer.windows, planned.layer.input.channels
+    early, ends = turns(planned)
+    each = early * planned.lanes.parts // max(1, w.kernel[0] - 1)
+    first = len(written) - 1 - w.reach[0]
+    for row in range(w.kernel[0] - 1):
+        start = max(start, written[first + row * w.dilations[0]] + BY_ROW_FETCH) + each
+    block = ends[0] * planned.lanes.parts
+    arrived = written[-1] + BY_ROW_FETCH - input_channels * planned.buffer.phases
+    return max(start + block, arrived + block) + cycles - each * (w.kernel[0] - 1) - block
 
 
 @lru_cache(1 << 14)

@@ -11,14 +11,9 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.backends.dataflow.board import ChipOptions, load_board
+from ceras_ir.backends.dataflow.circuit import CIRCUIT_FUNCTION, kernel_of, pipeline_of
 from ceras_ir.backends.dataflow.dialect import LANES, LanesAttr, ReceiveOp, SendOp, lanes_of
-from ceras_ir.backends.dataflow.lanes import (
-    CIRCUIT_FUNCTION,
-    Budget,
-    choose,
-    kernel_of,
-    pipeline_of,
-)
+from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.rules import DATAFLOW, pipeline_run
 from ceras_ir.dialects.graph import ConstantOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import CPU, DEVICE, REASON, DeviceAttr, LaunchOp, device_of

@@ -29,7 +29,8 @@ from ceras_ir.backends.dataflow.blocks import (
     Pipeline,
     Source,
 )
-from ceras_ir.backends.dataflow.storage import WeightEncoding, WeightMemory, WindowBuffer, ceiling
+from ceras_ir.backends.dataflow.storage import WindowBuffer, ceiling
+from ceras_ir.backends.dataflow.weights import WeightEncoding, WeightMemory
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,16 @@ class PlannedConvolution:
         distances, otherwise 0.
         """
         return int(self.lanes.encoding is WeightEncoding.DELTA)
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether a group of output rows can start before the last row of its windows exists."""
+        return self.lanes.encoding is WeightEncoding.BY_ROW
+
+    @property
+    def places(self) -> int:
+        """The number of sums that a lane adds in turn: of the parts, and by rows of the filters."""
+        return self.lanes.parts * (self.weights.blocks if self.is_by_row else 1)
 
     @property
     def is_paired(self) -> bool:

@@ -27,9 +27,11 @@ from ceras_ir.backends.dataflow.blocks import (
     Pipeline,
 )
 from ceras_ir.backends.dataflow.board import Family, LogicPart
+from ceras_ir.backends.dataflow.parameters import pool_windows
 from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
-from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
-from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity, pool_windows
+from ceras_ir.backends.dataflow.storage import bits, ceiling
+from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity
+from ceras_ir.backends.dataflow.weights import WeightEncoding
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import find_program
 from ceras_ir.support.programs import run_program
@@ -131,13 +133,13 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     used.addresses(buffer.phases, buffer.address_bits)
     if lanes.encoding is WeightEncoding.DELTA:
         used.addresses(buffer.phases, buffer.address_bits, lanes.filters)
-    if not (layer.uniform and lanes.encoding is WeightEncoding.DENSE):
+    if not layer.uniform or lanes.encoding.is_sparse:
         used.contents(planned.weights.width(buffer), planned.weights.entries)
-    if lanes.parts > 1:
-        # The sums that are computed, and the sums that are requantized.
-        for size in (sum_bits, leaving):
+    # The sums that are computed, and the sums that are requantized.
+    for size, depth in ((sum_bits, planned.places), (leaving, lanes.parts)):
+        if depth > 1:
             each = size * planned.lane_count // planned.multipliers
-            used.memory(each, lanes.parts, planned.multipliers, clocked=False)
+            used.memory(each, depth, planned.multipliers, clocked=False)
     banks = planned.readers * buffer.banks
     used.parts[LogicPart.CONTROL] += 1
     used.parts[LogicPart.SUM] += planned.lane_count * sum_bits

@@ -34,7 +34,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
 )
 from ceras_ir.backends.dataflow.plan import BlockLanes
-from ceras_ir.backends.dataflow.storage import WeightEncoding, delta_bits
+from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
 SLACK_CYCLES = 12

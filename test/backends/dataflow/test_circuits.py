@@ -26,10 +26,10 @@ from dataflow_circuits import (
 )
 
 from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Pipeline, Source
+from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.emit import CircuitSimulator, from_port, to_port
-from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import BlockLanes
-from ceras_ir.backends.dataflow.storage import WeightEncoding
+from ceras_ir.backends.dataflow.weights import WeightEncoding
 
 pytestmark = [needs_verilator, pytest.mark.slow]
 
@@ -199,6 +199,51 @@ def test_columns_in_parts(tmp_path: Path):
         depthwise: BlockLanes(1, 1, parts=5),
     }
     agree(run_circuit([first, second, third, depthwise], lanes, tmp_path))
+
+
+def test_weights_by_row(tmp_path: Path):
+    """
+    Check weights that wait for rows and channels: all blocks of filters, batches of the producer,
+    padding on all sides, gaps between the rows of a window, groups, parts, a residual and shifts.
+    """
+    rng, by_row = np.random.default_rng(11), WeightEncoding.BY_ROW
+    source = Source("input", Feature(12, 5, 11))
+    first = convolution(source, 7, (3, 3), rng, padding=(1, 1, 1, 1), spread=3)
+    batched = convolution(first, 6, (3, 3), rng, strides=(2, 1), padding=(1, 1, 1, 1))
+    gaps = convolution(batched, 6, (3, 2), rng, dilations=(2, 1), padding=(2, 1, 2, 0), pad=4)
+    depthwise = convolution(gaps, 6, (3, 3), rng, padding=(1, 1, 1, 1), groups=6)
+    residual = convolution(depthwise, 6, (3, 1), rng, padding=(1, 0, 1, 0), residual=gaps)
+    grouped = convolution(residual, 8, (2, 2), rng, strides=(1, 2), groups=2)
+    mean = average(grouped, 900, 14)
+    scores = convolution(mean, 9, (1, 1), rng)
+    blocks = [first, batched, gaps, depthwise, residual, grouped, mean, scores]
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(1, 3, by_row, parts=4),
+        batched: BlockLanes(2, 2, by_row),
+        gaps: BlockLanes(1, 6, by_row),
+        depthwise: BlockLanes(2, 1, by_row),
+        residual: BlockLanes(1, 2, by_row, parts=3),
+        grouped: BlockLanes(1, 2, by_row, parts=2),
+        mean: BlockLanes(1, 1, by_row),
+        scores: BlockLanes(1, 9, by_row),
+    }
+    agree(run_circuit(blocks, lanes, tmp_path))
+
+
+def test_products_take_channels_as_they_arrive(tmp_path: Path):
+    """Products with all filters in parallel add channels while the producer sends them."""
+    rng, by_row = np.random.default_rng(12), WeightEncoding.BY_ROW
+    last: Block = Source("input", Feature(1, 40, 1))
+    blocks: list[Block] = []
+    lanes: dict[Block, BlockLanes] = {}
+    for filters in (24, 24, 6, 40):
+        last = convolution(last, filters, (1, 1), rng)
+        blocks.append(last)
+        lanes[last] = BlockLanes(1, filters, by_row)
+    outcome = run_circuit(blocks, lanes, tmp_path)
+    agree(outcome)
+    # The input, and the words of each result; a product that waits for its input needs twice these.
+    assert outcome.measured.latency < 40 + 24 + 24 + 6 + 40 + 4 * 15
 
 
 @pytest.mark.parametrize(

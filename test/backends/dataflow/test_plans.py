@@ -16,7 +16,8 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
 )
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, DataflowBoard, load_board, parse_board
-from ceras_ir.backends.dataflow.cycles import lane_cycles, model
+from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
+from ceras_ir.backends.dataflow.cycles import model
 from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.latency import latency_cycles
 from ceras_ir.backends.dataflow.plan import (
@@ -28,10 +29,10 @@ from ceras_ir.backends.dataflow.plan import (
     sent_rows,
 )
 from ceras_ir.backends.dataflow.resources import Usage, estimate, total
-from ceras_ir.backends.dataflow.storage import (
+from ceras_ir.backends.dataflow.storage import WindowBuffer
+from ceras_ir.backends.dataflow.weights import (
     WeightEncoding,
     WeightMemory,
-    WindowBuffer,
     delta_bits,
     encodings_of,
 )

@@ -13,7 +13,7 @@ from dataflow_samples import counted, sample
 
 from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, load_board
-from ceras_ir.backends.dataflow.lanes import Circuit
+from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.resources import (
     NETLIST_FILE,
@@ -28,7 +28,7 @@ from ceras_ir.backends.dataflow.resources import (
     synthesize,
     total,
 )
-from ceras_ir.backends.dataflow.storage import WeightEncoding
+from ceras_ir.backends.dataflow.weights import WeightEncoding
 
 WITHIN = 0.15
 FEW = 3

@@ -17,6 +17,7 @@ module convolution #(
     parameter BLOCKS = 1,
     parameter FILTERS = 1,
     parameter SPARSE = 0,
+    parameter BY_ROW = 0,  // dense weights in the order of the rows of the window
     parameter DELTA_BITS = 0,  // of sparse weights; 0 if they have positions
     parameter ENTRIES = 1,
     parameter PAIRED = 0,
@@ -41,6 +42,8 @@ module convolution #(
     parameter FIRST_ROWS = 1,
     parameter LAST_ROWS = 1,
     parameter GROUPS = 1,
+    parameter REACH = 0,  // from the first to the last row of a window
+    parameter ROW_STEP = 1,  // from a row of a window to the next
     // The sequencer.
     parameter ROTATION_BITS = 1,
     parameter SHIFT_BITS = 1,
@@ -91,9 +94,12 @@ module convolution #(
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
   localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
+  localparam PLACES = BY_ROW ? BLOCKS * PARTS : PARTS;
+  localparam PLACE_BITS = PLACES > 1 ? $clog2(PLACES) : 1;
 
   // Groups of rows: the slots that they read, and the times at which these are written.
-  logic [15:0] rows_written, slots_freed, frame_rows, needed, group;
+  logic [15:0] rows_written, channels_written, slots_freed, frame_rows, needed, group;
+  logic [15:0] window_rows, window_channels, reached;
   logic [ADDRESS_BITS:0] base, next_base, jump;
   logic go, group_ends, last_group, pending, done;
 
@@ -106,7 +112,17 @@ module convolution #(
   assign jump = wrap(base + (ADDRESS_BITS + 1)'((FRAME_SLOTS - GROUPS + 1) % SLOTS * SLOT_WORDS));
 
   always_ff @(posedge clk) begin
-    go <= 16'(rows_written - needed) < 16'h8000 && !group_ends;
+    go <= (BY_ROW || 16'(rows_written - needed) < 16'h8000) && !group_ends;
+    // The rows of the last windows of the group that exist, and the channels of the last row.
+    window_channels <= 16'(rows_written + 1) == needed && !group_ends ? channels_written : 0;
+    if (window_rows != 16'(KERNEL_ROWS) && 16'(rows_written - needed - reached) < 16'h8000) begin
+      window_rows <= window_rows + 1;
+      reached <= reached + 16'(ROW_STEP);
+    end
+    if (group_ends || rst) begin
+      window_rows <= 0;
+      reached <= 16'(-REACH);
+    end
     if (group_ends) begin
       group <= group + 1;
       base <= next_base;
@@ -131,7 +147,7 @@ module convolution #(
   end
 
   // Stage 0.
-  logic valid0, first0, last0, ends0;  // of a filter, and of the parts of a weight
+  logic valid0, first0, last0, turn0, ends0;  // of a filter, and of the parts of a weight
   logic [PART_BITS-1:0] part0;
   logic [ADDRESS_BITS-1:0] part_offset;
   logic [READERS*ADDRESS_BITS-1:0] offset;
@@ -140,6 +156,7 @@ module convolution #(
   logic [FILTERS*WEIGHT_BITS-1:0] weight0;
 
   generate
+    if (SPARSE) assign turn0 = last0;
     if (DELTA_BITS != 0) begin : delta
       delta_sequencer #(
           .ENTRIES(ENTRIES),
@@ -202,6 +219,7 @@ module convolution #(
           .CHANNELS(GROUP_CHANNELS),
           .PHASES(PHASES),
           .FILTERS(FILTERS),
+          .BY_ROW(BY_ROW),
           .OFFSET_BITS(ADDRESS_BITS),
           .ROTATION_BITS(ROTATION_BITS),
           .SHIFT_BITS(SHIFT_BITS),
@@ -216,9 +234,12 @@ module convolution #(
           .go(go),
           .free(!pending),
           .next(ends0),
+          .window_rows(window_rows),
+          .window_channels(window_channels),
           .valid(valid0),
           .first(first0),
           .last(last0),
+          .turn(turn0),
           .group_ends(group_ends),
           .offset(offset),
           .rotation(rotation0),
@@ -242,7 +263,8 @@ module convolution #(
   end
 
   // Stages 1 to 4, and the sums.
-  logic [4:1] valid, first, last, ends;
+  logic [4:1] valid, first, last, turn, ends;
+  logic [PLACE_BITS-1:0] base_place, place;  // the first place of the filters
   logic [PART_BITS-1:0] part1, part2, part3, part4, sums_part;
   logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2;
   logic [READERS*SHIFT_BITS-1:0] shift1, shift2;
@@ -264,6 +286,7 @@ module convolution #(
     valid <= {valid[3:1], valid0};
     first <= {first[3:1], first0};
     last <= {last[3:1], last0};
+    turn <= {turn[3:1], turn0};
     ends <= {ends[3:1], ends0};
     part1 <= part0;
     part2 <= part1;
@@ -279,12 +302,17 @@ module convolution #(
     columns <= selected;
     // At stage 3 the current filter is known. The bias is available at stage 4.
     bias <= biases[block];
-    if (valid[3] && last[3] && ends[3]) block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
+    place <= base_place + PLACE_BITS'(part3);
+    if (valid[3] && turn[3] && ends[3]) begin
+      block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
+      if (BY_ROW) base_place <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : base_place + PLACE_BITS'(PARTS);
+    end
     if (done) pending <= 0;
     if (valid0 && last0 && ends0) pending <= 1;
     if (rst) begin
       valid <= 0;
       block <= 0;
+      base_place <= 0;
       pending <= 0;
     end
   end
@@ -338,6 +366,8 @@ module convolution #(
             .LANES(COUNT),
             .PARTS(PARTS),
             .PART_BITS(PART_BITS),
+            .PLACES(PLACES),
+            .PLACE_BITS(PLACE_BITS),
             .WEIGHT_BITS(WEIGHT_BITS),
             .SUM_BITS(SUM_BITS)
         ) multiply (
@@ -346,6 +376,7 @@ module convolution #(
             .add(valid[4]),
             .last(last[4]),
             .part(part4),
+            .place(place),
             .sums_part(sums_part),
             .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
             .weight(weight3[f*WEIGHT_BITS+:WEIGHT_BITS]),
@@ -384,6 +415,7 @@ module convolution #(
       .in_row(in_row),
       .in_channel(in_channel),
       .rows_written(rows_written),
+      .channels_written(channels_written),
       .slots_freed(slots_freed),
       .read_address(address),
       .read_data(data)

@@ -3,6 +3,9 @@
 // Taps are in the order of rows of the window, then columns, then channels. The tables have
 // {address, rotation} for each row of the window, and {phase, shift} for each column. FILTERS
 // filters of a group of channels read the same input.
+//
+// With BY_ROW, the taps of a row of the window are read for all filters before those of the next
+// row. A weight waits for the input: for the row, or in the last row for the channel.
 module dense_sequencer #(
     parameter BLOCKS = 1,  // of FILTERS filters
     parameter GROUP_BLOCKS = 1,  // of FILTERS filters in a group of channels
@@ -11,6 +14,7 @@ module dense_sequencer #(
     parameter CHANNELS = 1,  // of a group
     parameter PHASES = 1,
     parameter FILTERS = 1,
+    parameter BY_ROW = 0,
     parameter OFFSET_BITS = 1,
     parameter ROTATION_BITS = 1,
     parameter SHIFT_BITS = 1,
@@ -25,9 +29,12 @@ module dense_sequencer #(
     input logic go,  // the rows of the next group are complete
     input logic free,  // the sums of the previous filters have left
     input logic next,  // this weight is no longer needed
+    input logic [15:0] window_rows,  // of windows, that exist
+    input logic [15:0] window_channels,  // of the last row of windows, that exist
     output logic valid,
     output logic first,
     output logic last,
+    output logic turn,  // the next weight is for other filters
     output logic group_ends,
     output logic [OFFSET_BITS-1:0] offset,
     output logic [ROTATION_BITS-1:0] rotation,
@@ -38,11 +45,11 @@ module dense_sequencer #(
   localparam COUNT_BITS = $clog2(ENTRIES + 1);
 
   logic [COUNT_BITS-1:0] count;  // of the weights to fetch
-  logic [15:0] channel, column, row, block;
+  logic [15:0] channel, column, row, block, row_block, group_channel;
   logic [OFFSET_BITS-1:0] inner;  // the offset of the channel in the address
   logic [OFFSET_BITS-1:0] group;  // the address of the first channel of the group
   logic [OFFSET_BITS-1:0] row_offset, column_offset;
-  logic running, fetched, advance;
+  logic running, fetched, advance, there, row_ends, row_block_ends;
 
   generate
     if (UNIFORM != 0) begin : uniform
@@ -65,9 +72,13 @@ module dense_sequencer #(
       COLUMN_TABLE >> (column * (OFFSET_BITS + SHIFT_BITS)));
   assign offset = row_offset + column_offset + inner;
   assign first = channel == 0 && column == 0 && row == 0;
-  assign last = channel == 16'(CHANNELS - 1) && column == 16'(KERNEL_COLUMNS - 1)
-      && row == 16'(KERNEL_ROWS - 1);
-  assign valid = fetched && (!last || free);
+  assign last = row_ends && row == 16'(KERNEL_ROWS - 1);
+  assign row_ends = channel == 16'(CHANNELS - 1) && column == 16'(KERNEL_COLUMNS - 1);
+  assign turn = BY_ROW ? row_ends : last;
+  assign row_block_ends = BY_ROW ? row_block == 16'(BLOCKS - 1) : group_ends;
+  assign there = BY_ROW == 0 || row < window_rows
+      || (row == 16'(KERNEL_ROWS - 1) && 16'(group_channel + channel) < window_channels);
+  assign valid = fetched && there && (!last || free);
   assign advance = valid && next;
   assign group_ends = advance && count == COUNT_BITS'(ENTRIES);
 
@@ -91,16 +102,18 @@ module dense_sequencer #(
         column <= column + 1;
         if (column == 16'(KERNEL_COLUMNS - 1)) begin
           column <= 0;
-          row <= row + 1;
+          if (BY_ROW == 0) row <= row + 1;
         end
       end
-      if (last) begin
-        row <= 0;
+      if (turn) begin
+        if (BY_ROW == 0 || row_block_ends) row <= last ? 0 : row + 1;
+        row_block <= row_block_ends ? 0 : row_block + 1;
         block <= block + 1;
         if (block == 16'(GROUP_BLOCKS - 1)) begin
           block <= 0;
-          group <= group_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
-          inner <= group_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
+          group_channel <= row_block_ends ? 0 : group_channel + 16'(CHANNELS);
+          group <= row_block_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
+          inner <= row_block_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
         end
       end
     end
@@ -114,6 +127,8 @@ module dense_sequencer #(
       column <= 0;
       row <= 0;
       block <= 0;
+      row_block <= 0;
+      group_channel <= 0;
     end
   end
 endmodule

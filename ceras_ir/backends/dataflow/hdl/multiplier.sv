@@ -1,11 +1,13 @@
 // One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
-// Each part of the columns has separate sums.
+// Each part of the columns has separate sums, and so have the filters that are added in turn.
 // A multiplier computes two products of int8: the second is 18 bits above the first and must be
 // corrected by the sign of the first.
 module multiplier #(
     parameter LANES = 1,
     parameter PARTS = 1,
     parameter PART_BITS = 1,
+    parameter PLACES = 1,  // sums that are added in turn
+    parameter PLACE_BITS = 1,
     parameter WEIGHT_BITS = 8,
     parameter SUM_BITS = 32
 ) (
@@ -14,6 +16,7 @@ module multiplier #(
     input logic add,
     input logic last,
     input logic [PART_BITS-1:0] part,  // of the product
+    input logic [PLACE_BITS-1:0] place,  // of the sum of the product
     input logic [PART_BITS-1:0] sums_part,  // of `sums`
     input logic [8*LANES-1:0] columns,
     input logic [WEIGHT_BITS-1:0] weight,
@@ -40,20 +43,19 @@ module multiplier #(
       assign next[lane*SUM_BITS+:SUM_BITS] = products[lane*SUM_BITS+:SUM_BITS]
           + (first ? bias : running[lane*SUM_BITS+:SUM_BITS]);
     end
+    if (PLACES == 1) begin : single_sum
+      always_ff @(posedge clk) if (add) running <= next;
+    end else begin : places
+      logic [SUM_BITS*LANES-1:0] all_running[0:PLACES-1];
+      assign running = all_running[place];
+      always_ff @(posedge clk) if (add) all_running[place] <= next;
+    end
     if (PARTS == 1) begin : whole
-      always_ff @(posedge clk) begin
-        if (add) running <= next;
-        if (add && last) sums <= next;
-      end
+      always_ff @(posedge clk) if (add && last) sums <= next;
     end else begin : parts
-      logic [SUM_BITS*LANES-1:0] all_running[0:PARTS-1];
       logic [SUM_BITS*LANES-1:0] all_sums[0:PARTS-1];
-      assign running = all_running[part];
       assign sums = all_sums[sums_part];
-      always_ff @(posedge clk) begin
-        if (add) all_running[part] <= next;
-        if (add && last) all_sums[part] <= next;
-      end
+      always_ff @(posedge clk) if (add && last) all_sums[part] <= next;
     end
   endgenerate
 endmodule

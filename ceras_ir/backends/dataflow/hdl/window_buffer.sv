@@ -36,6 +36,7 @@ module window_buffer #(
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic [15:0] rows_written,  // of all frames, padded, modulo 2^16
+    output logic [15:0] channels_written,  // of the next row
     input logic [15:0] slots_freed,
     input logic [READERS*BANKS*ADDRESS_BITS-1:0] read_address,
     output logic [READERS*BANKS*8*STORED-1:0] read_data
@@ -94,8 +95,12 @@ module window_buffer #(
     if (write) begin
       phase <= phase == 16'(PHASES - 1) ? 0 : phase + 1;
       if (padding && phase == 16'(PHASES - 1)) pad_channel <= row_ends ? 0 : pad_channel + 1;
+      // The rows of a batch are written together, but complete in order.
+      if (phase == 16'(PHASES - 1) && 16'(frame_rows + row) == rows_written)
+        channels_written <= channel + 1;
     end
     if (row_ends) begin
+      channels_written <= 0;
       rows_written <= frame_rows + following;
       padding <= following < 16'(TOP) || following >= 16'(TOP + ROWS);
       pad_row <= following;
@@ -114,6 +119,7 @@ module window_buffer #(
       pad_row <= 0;
       padding <= TOP > 0;
       rows_written <= 0;
+      channels_written <= 0;
       frame_rows <= 0;
       frame_slot <= 0;
       frame_address <= 0;

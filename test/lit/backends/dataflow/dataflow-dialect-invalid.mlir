@@ -23,7 +23,7 @@ func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, fil
 
 // -----
 
-// expected-error@+1 {{encoding must be one of dense, coo, delta, got csr}}
+// expected-error@+1 {{encoding must be one of dense, by_row, coo, delta, got csr}}
 func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, filters = 1, slots = 4, csr>} {
   func.return
 }
