@@ -60,12 +60,16 @@ class KeptStates:
             if number in wanted:
                 found[number] = _Step(digest, running.states)
                 size += sum(array.nbytes for array in running.states.values())
+            if number == numbers[-1]:
+                # A caller that knows the number of steps may not resume after the last of them.
+                if size <= MAX_KEPT_BYTES:
+                    self._last = network, found
                 yield running.states
-            if number < numbers[-1]:
-                with for_statistics():
-                    running.step(sample)
-        if size <= MAX_KEPT_BYTES:
-            self._last = network, found
+                return
+            if number in wanted:
+                yield running.states
+            with for_statistics():
+                running.step(sample)
 
 
 def _contains(kept: Mapping[int, _Step], steps: Steps, numbers: Sequence[int]) -> bool:
