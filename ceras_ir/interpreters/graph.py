@@ -161,7 +161,9 @@ def _compact(array: Array) -> NDArray[np.float32]:
     return array.astype(np.float32, copy=not array.flags.c_contiguous)
 
 
-def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
+def _products(
+    op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None, samples: int
+) -> Reals:
     # Weights that are not stored have no product; this matters only for inputs not finite.
     encoded = None if op.is_quantized else op.encoded_weights
     if encoded is not None and np.isfinite(x).all():
@@ -171,9 +173,10 @@ def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Windo
         x, weights = x.astype(np.float32), weights.astype(np.float32)
         return _ordered_products(op, x, weights, window, stored)
     if window is None:
-        return x @ weights.T
+        rows = x.reshape(samples, len(x) // samples, -1) @ weights.swapaxes(-1, -2)
+        return rows.reshape(len(x), -1)
     assert isinstance(op, graph.Conv2dOp)
-    return convolve(x, weights, window, op.group_count)
+    return convolve(x, weights, window, op.group_count, samples)
 
 
 # A matrix product is a convolution with a single-element window.
@@ -209,6 +212,44 @@ def _finished(
         if activation is not None:
             apply_function(activation, piece, out=piece)
     return sums
+
+
+def float_layer(
+    op: graph.LinearOperation,
+    x: Array,
+    weights: Array,
+    bias: Array | None,
+    residual: Array | None,
+    window: Window | None,
+    samples: int = 1,
+) -> NDArray[np.float32]:
+    """
+    Evaluate a layer of floats. `window` is that of a convolution. `x`, `residual` and the result
+    have several samples, which are concatenated along the first axis. The result has the
+    bits of separate calls: a product of matrices for each sample. The weights of a product of two
+    activations are [samples, N, K].
+    """
+    acc = _products(op, _compact(x), _compact(weights), window, samples)
+    if op.weight_scale is not None:
+        acc *= np.float32(op.weight_scale)
+    total = acc.astype(np.float32, copy=False)
+    addends = [v.astype(np.float32, copy=False) for v in (bias, residual) if v is not None]
+    return _finished(total, addends, op.activation)
+
+
+def elementwise(op: graph.UnaryOp, x: Array) -> NDArray[np.float32]:
+    """Evaluate `graph.unary`. Axes before the channels may have any extents."""
+    if (factors := op.channel_factors) is None:
+        return apply_function(op.function, x)
+    return _between_factors(op.function, x.astype(np.float32, copy=False), factors)
+
+
+def combined(op: graph.BinaryOp, lhs: Array, rhs: Array) -> Array:
+    """Evaluate `graph.binary` on floats or plain integers."""
+    result = combine(op.function, lhs, rhs)
+    if op.activation is None:
+        return result
+    return apply_function(op.activation, result.astype(np.float32, copy=False))
 
 
 def _between_factors(
@@ -279,16 +320,11 @@ class GraphFunctions(InterpreterFunctions):
         bias = rest.pop(0) if op.bias is not None else None
         residual = rest.pop(0) if op.residual is not None else None
         if not op.is_quantized:
-            acc = _products(op, _compact(x), _compact(weights), window)
-            if op.weight_scale is not None:
-                acc *= np.float32(op.weight_scale)
-            total = acc.astype(np.float32, copy=False)
-            addends = [v.astype(np.float32, copy=False) for v in (bias, residual) if v is not None]
-            return (_finished(total, addends, op.activation),)
+            return (float_layer(op, x, weights, bias, residual, window),)
         x_int = _centred(x, graph.stored_element(op.input))
         w_int = _centred(weights, graph.stored_element(op.weights))
         real = exact_type(w_int, int(np.abs(x_int).max(initial=1)))
-        acc = _products(op, x_int.astype(real), w_int.astype(real), window).astype(np.int64)
+        acc = _products(op, x_int.astype(real), w_int.astype(real), window, 1).astype(np.int64)
         if bias is not None:
             acc += bias.astype(np.int64)
         if residual is not None:
@@ -336,18 +372,12 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.UnaryOp)
     def unary(self, interpreter: Interpreter, op: graph.UnaryOp, args: PythonValues):
-        if (factors := op.channel_factors) is None:
-            return (apply_function(op.function, args[0]),)
-        x: NDArray[np.float32] = args[0].astype(np.float32, copy=False)
-        return (_between_factors(op.function, x, factors),)
+        return (elementwise(op, args[0]),)
 
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):
         if op.requant is None:
-            result = combine(op.function, args[0], args[1])
-            if op.activation is not None:
-                result = apply_function(op.activation, result.astype(np.float32, copy=False))
-            return (result,)
+            return (combined(op, args[0], args[1]),)
         lhs = _centred(args[0], graph.stored_element(op.lhs)) * op.factors[0]
         rhs = _centred(args[1], graph.stored_element(op.rhs)) * op.factors[1]
         if op.addends is not None:

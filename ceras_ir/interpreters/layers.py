@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +28,23 @@ from ceras_ir.interpreters.float_functions import apply_function, is_for_statist
 from ceras_ir.interpreters.windows import combined_in_order
 from ceras_ir.network import integer
 
+T = TypeVar("T")
+
 Floats = NDArray[np.float32]
 
 Product = Callable[[Floats, slice], Floats]
 """The value `p` of a `graph.recurrence` for a state [B, H] and a slice of the weights."""
 
 
-def _product(op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats | None) -> Product:
+def _product(
+    op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats | None, samples: int
+) -> Product:
     if (exponents := op.exponents) is not None:
         multiply = _of_fixed_scale(weights.astype(np.int64), *exponents)
     elif (scales := op.scales) is not None:
         multiply = _of_dynamic_scale(weights.astype(np.int64), *scales)
     else:
-        multiply = _of_floats(weights)
+        multiply = _of_floats(weights, samples)
 
     def product(h: Floats, rows: slice) -> Floats:
         total = multiply(h, rows)
@@ -48,10 +53,15 @@ def _product(op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats |
     return product
 
 
-def _of_floats(weights: NDArray[np.number]) -> Product:
+def _of_floats(weights: NDArray[np.number], samples: int) -> Product:
     if is_for_statistics():
         columns = weights.astype(np.float32, copy=False).T
-        return lambda h, rows: h @ columns[:, rows]
+
+        def by_sample(h: Floats, rows: slice) -> Floats:
+            split = h.reshape(samples, len(h) // samples, -1)
+            return (split @ columns[:, rows]).reshape(len(h), -1)
+
+        return by_sample
 
     def multiply(h: Floats, rows: slice) -> Floats:
         products: Floats = np.multiply(h.T[:, :, None], weights[rows].T[:, None, :])
@@ -97,42 +107,66 @@ def _rounded(x: Floats, low: int, high: int) -> Floats:
     return np.rint(np.clip(np.where(np.isnan(x), np.float32(0), x), low, high), dtype=np.float32)
 
 
+def recurrence(
+    op: graph.RecurrenceOp,
+    x: Floats,
+    weights: NDArray[np.number],
+    states: tuple[Floats, Floats],
+    bias: Floats | None,
+    samples: int = 1,
+) -> Floats:
+    """
+    Evaluate `graph.recurrence`. `x` [T, B, G], both `states` [B, H] and the result have
+    several samples, which are concatenated along the axis B. The result has the bits of separate
+    calls, unless the state is quantized dynamically.
+    """
+    h, c = states
+    kind, width = op.cell_kind, h.shape[1]
+    functions = [partial(apply_function, f) for f in op.functions]
+    one, all_rows = np.float32(1), slice(None)
+    product = _product(op, weights, bias, samples)
+    result = np.empty((graph.shape_of(op.result)[0], *h.shape), np.float32)
+    for t, row in enumerate(x):
+        match kind:
+            case graph.Cell.RNN:
+                h = functions[0](row + product(h, all_rows))
+            case graph.Cell.LSTM:
+                a = (row + product(h, all_rows)).reshape(-1, 4, width)
+                f, g, k = functions
+                c = f(a[:, 2]) * c + f(a[:, 0]) * g(a[:, 3])
+                h = f(a[:, 1]) * k(c)
+            case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
+                f, g = functions
+                p = product(h, all_rows)
+                total = row + p
+                z, r = f(total[:, :width]), f(total[:, width : 2 * width])
+                last = p[:, 2 * width :]
+                if kind is graph.Cell.GRU:
+                    last = r * last
+                else:
+                    last = product(r * h, slice(2 * width, None))
+                h = (one - z) * g(row[:, 2 * width :] + last) + z * h
+        result[t] = h
+    if kind is graph.Cell.LSTM:
+        result[-1] = c
+    return result
+
+
+def recurrence_operands(
+    op: graph.RecurrenceOp, operands: Sequence[T]
+) -> tuple[T, T, T, T, T | None]:
+    """Return the operands `x`, weights, state, cell state (or the state) and bias."""
+    x, weights, h, *rest = operands
+    c = rest.pop(0) if op.cell is not None else h
+    return x, weights, h, c, rest.pop(0) if op.bias is not None else None
+
+
 @register_impls
 class RecurrenceFunctions(InterpreterFunctions):
     @impl(graph.RecurrenceOp)
     def recurrence(self, interpreter: Interpreter, op: graph.RecurrenceOp, args: PythonValues):
-        x, weights, h, *rest = args
-        c = rest.pop(0) if op.cell is not None else h
-        bias = rest.pop(0) if op.bias is not None else None
-        kind, width = op.cell_kind, h.shape[1]
-        functions = [partial(apply_function, f) for f in op.functions]
-        one, all_rows = np.float32(1), slice(None)
-        product = _product(op, weights, bias)
-        result = np.empty(graph.shape_of(op.result), np.float32)
-        for t, row in enumerate(x):
-            match kind:
-                case graph.Cell.RNN:
-                    h = functions[0](row + product(h, all_rows))
-                case graph.Cell.LSTM:
-                    a = (row + product(h, all_rows)).reshape(-1, 4, width)
-                    f, g, k = functions
-                    c = f(a[:, 2]) * c + f(a[:, 0]) * g(a[:, 3])
-                    h = f(a[:, 1]) * k(c)
-                case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
-                    f, g = functions
-                    p = product(h, all_rows)
-                    total = row + p
-                    z, r = f(total[:, :width]), f(total[:, width : 2 * width])
-                    last = p[:, 2 * width :]
-                    if kind is graph.Cell.GRU:
-                        last = r * last
-                    else:
-                        last = product(r * h, slice(2 * width, None))
-                    h = (one - z) * g(row[:, 2 * width :] + last) + z * h
-            result[t] = h
-        if kind is graph.Cell.LSTM:
-            result[-1] = c
-        return (result,)
+        x, weights, h, c, bias = recurrence_operands(op, args)
+        return (recurrence(op, x, weights, (h, c), bias),)
 
 
 Integers = NDArray[np.int64]

@@ -170,11 +170,12 @@ class Window:
         return [slice(i * dilation, i * dilation + reach, stride) for i in range(kernel)]
 
 
-def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
+def convolve(x: Reals, weights: Reals, window: Window, groups: int, samples: int = 1) -> Reals:
     """
     Cross-correlate images `x` [N, H, W, C] with `weights` [O, KH, KW, C/groups], both of a floating
     type. The order of sums is arbitrary; the result is exact for integers while each partial sum
-    fits the mantissa.
+    fits the mantissa. If the images belong to several samples, the result has the bits of a call
+    for each sample.
     """
     o, kh, kw, per_group = weights.shape
     padded = window.padded(x, 0)
@@ -182,7 +183,7 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     n, oh, ow, c = taps[0][2].shape
     if groups == 1:
         if len(taps) == 1:
-            rows = taps[0][2].reshape(n * oh * ow, c)
+            rows = taps[0][2].reshape(samples, n // samples * oh * ow, c)
             return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
         return _by_columns(padded, weights, window, (n, oh, ow, c))
     per_output = o // groups
@@ -195,8 +196,10 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
         lanes = tap.reshape(n, oh, ow, groups, per_group)
         if per_group == 1:
             result += lanes * split[:, :, i, j, 0]
-        else:
-            result += np.einsum("nyxgc,goc->nyxgo", lanes, split[:, :, i, j, :])
+            continue
+        for first in range(0, n, n // samples):
+            each = slice(first, first + n // samples)
+            result[each] += np.einsum("nyxgc,goc->nyxgo", lanes[each], split[:, :, i, j, :])
     return result.reshape(n, oh, ow, o)
 
 

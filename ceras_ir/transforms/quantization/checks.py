@@ -6,7 +6,7 @@ Check the scales and zero points of a quantized network, and the resolution of o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ceras_ir.interpreters.batches import Batch
     from ceras_ir.network.storage import Storage
     from ceras_ir.transforms.quantization.analysis.output_noise import Quantities
 
@@ -268,10 +269,9 @@ class CheckOutputsPass(CalibratedPass):
             return
         count = 0
         pairs: dict[str, list[tuple[Array, Array]]] = {name: [] for name in sources}
-        for sample in self.data(main, "checking outputs", CHECKED_SAMPLES):
+        for found in rounded.outputs(self.data(main, "checking outputs", CHECKED_SAMPLES)):
             if count > MAX_SAMPLE_ELEMENTS:
                 break
-            found = rounded.outputs(sample)
             for name, known in pairs.items():
                 known.append(found[name])
                 count += found[name][0].size
@@ -293,14 +293,14 @@ class _RoundedNetwork:
     """
 
     def __init__(self, main: FuncOp):
-        from ceras_ir.interpreters.registry import interpreter_of
+        from ceras_ir.interpreters.batches import Batches
         from ceras_ir.transforms.quantization.analysis.scale_classes import (
             source_of,
             value_storage,
         )
 
         self.main, self.inside = main, quantized_operations(main)
-        self.interpreter = interpreter_of(module_of(main))
+        self.batches = Batches(module_of(main))
         self.storages: dict[SSAValue, Storage] = {
             v: value_storage(v)
             for v in (result for op in self.inside for result in op.results)
@@ -308,50 +308,54 @@ class _RoundedNetwork:
             and exponent(source_of(v)) is not None
         }
 
-    def outputs(self, sample: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    def outputs(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Iterator[dict[str, tuple[Array, Array]]]:
         """
-        Return, for each graph output, the elements without and with rounding of stored values, for
-        a sample.
+        Yield, for each sample, the elements of each graph output without and with rounding of
+        stored values.
         """
         import numpy as np
 
         from ceras_ir.interpreters.float_functions import for_statistics
-        from ceras_ir.interpreters.network import check_inputs
 
-        block = self.main.body.block
-        exact: dict[SSAValue, Array] = dict(
-            zip(block.args, check_inputs(self.main, sample), strict=True)
-        )
-        rounded: dict[SSAValue, Array] = {}
-        last = {value: op for op in block.ops for value in op.operands}
-        with np.errstate(all="ignore"), for_statistics():
-            for op in block.ops:
-                if op.results:
-                    self._compute(op, exact, rounded)
-                    for value in {v for v in op.operands if last[v] is op}:
-                        del exact[value]
-                        rounded.pop(value, None)
-        named = zip(output_names(self.main), result_values(self.main), strict=True)
-        return {name: (exact[v], rounded.get(v, exact[v])) for name, v in named}
+        named = list(zip(output_names(self.main), result_values(self.main), strict=True))
+        results = {value for _, value in named}
+        for batch in self.batches.divided(samples):
+            exact: dict[SSAValue, Batch] = {}
+            rounded: dict[SSAValue, Batch] = {}
+            found: dict[SSAValue, tuple[Batch, Batch]] = {}
+            with np.errstate(all="ignore"), for_statistics():
+                for op, value, elements in self.batches.run(batch, exact):
+                    for unused in rounded.keys() - exact.keys():
+                        del rounded[unused]
+                    if op is not None:
+                        self._round(op, value, exact, rounded, len(batch))
+                    if value in results:
+                        found[value] = elements, rounded.get(value, elements)
+            for n in range(len(batch)):
+                yield {name: tuple(each.of(n) for each in found[value]) for name, value in named}
 
-    def _compute(
-        self, op: Operation, exact: dict[SSAValue, Array], rounded: dict[SSAValue, Array]
+    def _round(
+        self,
+        op: Operation,
+        value: SSAValue,
+        exact: Mapping[SSAValue, Batch],
+        rounded: dict[SSAValue, Batch],
+        samples: int,
     ) -> None:
         """
-        Compute an operation on exact operands and add the result to `exact`. If the result is
-        stored or depends on rounded values, add the rounded result to `rounded`.
+        Add the result of an operation to `rounded` if it is stored or depends on rounded values.
         """
         from ceras_ir.network.integer import dequantize, quantize
 
-        (result,) = op.results
-        operands = tuple(exact[v] for v in op.operands)
-        exact[result] = self.interpreter.run_op(op, operands)[0]
-        if (storage := self.storages.get(result)) is not None:
-            element = storage.element
-            rounded[result] = dequantize(quantize(exact[result].astype("f4"), element), element)
+        if (storage := self.storages.get(value)) is not None:
+            element, array = storage.element, exact[value].array
+            stored = dequantize(quantize(array.astype("f4"), element), element)
+            rounded[value] = exact[value]._replace(array=stored)
         elif op not in self.inside and any(v in rounded for v in op.operands):
-            operands = tuple(rounded.get(v, exact[v]) for v in op.operands)
-            rounded[result] = self.interpreter.run_op(op, operands)[0]
+            operands = [rounded.get(v, exact[v]) for v in op.operands]
+            (rounded[value],) = self.batches.apply(op, operands, samples)
 
 
 def _sources_of_outputs(

@@ -1,7 +1,7 @@
 """
 Run the float network on samples and record the ranges of values.
 
-The interpreter runs one sample at a time, and each value has an observer. No sample is kept, so
+The interpreter runs few samples at a time, and each value has an observer. No sample is kept, so
 memory does not grow with the number of samples.
 """
 
@@ -30,8 +30,8 @@ from ceras_ir.dialects.graph import (
     is_plain,
     shape_of,
 )
+from ceras_ir.interpreters.batches import Batches
 from ceras_ir.interpreters.float_functions import for_statistics
-from ceras_ir.interpreters.network import Execution
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import (
     input_names,
@@ -101,10 +101,12 @@ class Observations:
         self.observers: list[Extremes] = [make_observer(observer) for _ in range(count)]
         self.halves = [[0.0, 0.0] for _ in range(count)]
         """The largest magnitudes of the even and of the odd samples."""
+        self._added = [0] * count
         self.samples = 0
 
     def add(self, number: int, array: ObservedArray, value: SSAValue) -> None:
-        half, side = self.halves[number], self.samples % 2
+        half, side = self.halves[number], self._added[number] % 2
+        self._added[number] += 1
         self.observers[number].observe(array)
         if not array.is_finite:
             raise not_finite(value)
@@ -328,20 +330,15 @@ def watch(
 ) -> None:
     """
     Run the network on each sample, and call `observe` with each value (inputs and results) and the
-    elements as float32.
+    elements as float32, for one sample after the other. The order of values is arbitrary.
     """
-    main, execution = main_function(module), Execution(module)
-
-    def look(op: Operation, results: tuple[Array, ...]) -> None:
-        for value, array in zip(op.results, results, strict=True):
-            observe(value, array.astype(np.float32, copy=False))
-
-    for sample in samples:
+    batches = Batches(module)
+    for batch in batches.divided(samples):
         # An overflow, as of squares, becomes an error that names the operation.
         with np.errstate(all="ignore"), for_statistics():
-            for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-                observe(argument, sample[name].astype(np.float32, copy=False))
-            execution.run(sample, look)
+            for _, value, found in batches.run(batch):
+                for n in range(len(batch)):
+                    observe(value, found.of(n).astype(np.float32, copy=False))
 
 
 def channel_statistics(

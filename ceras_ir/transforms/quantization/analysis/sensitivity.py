@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
+from ceras_ir.interpreters.batches import Batch, Batches
 from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.layers import normalize
-from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.function import (
@@ -306,6 +306,7 @@ class SensitivityMeter:
     ):
         self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
+        self._batches = Batches(module)
         self.random = np.random.default_rng(seed)
         self.outputs: Sequence[SSAValue] = (
             outputs or _outputs(self.main) or result_values(self.main)
@@ -315,8 +316,8 @@ class SensitivityMeter:
         self.exact: list[tuple[Sample, dict[SSAValue, Array]]] = []
         """The exact outputs on the samples."""
         with np.errstate(all="ignore"):
-            for sample in samples:
-                known = self._forward(sample, kept=self.outputs)
+            every = list(samples)
+            for sample, known in zip(every, self._forward(every, kept=self.outputs), strict=True):
                 self.exact.append((sample, {output: known[output] for output in self.outputs}))
                 for output, signal in self.signals.items():
                     signal.add(known[output][None])
@@ -359,7 +360,7 @@ class SensitivityMeter:
         value when the next value is yielded.
         """
         with np.errstate(all="ignore"):
-            known = self._forward(sample)
+            (known,) = self._forward([sample])
             seeds: dict[SSAValue, NDArray[np.float32]] = {}
             for output, size in self.sizes.items():
                 signs = self.random.choice((-1.0, 1.0), size.shape)
@@ -389,9 +390,11 @@ class SensitivityMeter:
         """
         noise = self._noise()
         with np.errstate(all="ignore"):
-            for sample in samples:
+            every = list(samples)
+            for sample, noisy in zip(
+                every, self._forward(every, rounded, self.outputs), strict=True
+            ):
                 exact = self._exact_outputs(sample)
-                noisy = self._forward(sample, rounded, self.outputs)
                 for output, each in noise.items():
                     each.add_noise(exact[output], noisy[output])
         return {output: each.share for output, each in noise.items()}
@@ -407,7 +410,7 @@ class SensitivityMeter:
         noise = {value: self._noise() for value in rounding}
         with np.errstate(all="ignore"):
             for sample in samples:
-                exact = self._forward(sample)
+                (exact,) = self._forward([sample])
                 for value, rounded in rounding.items():
                     changed = self._dependent(exact, value, rounded(exact[value]))
                     for output, each in noise[value].items():
@@ -424,7 +427,7 @@ class SensitivityMeter:
         for known, outputs in self.exact:
             if known is sample:
                 return outputs
-        return self._forward(sample, kept=self.outputs)
+        return next(self._forward([sample], kept=self.outputs))
 
     def _dependent(
         self, exact: Mapping[SSAValue, Array], value: SSAValue, array: Array
@@ -442,33 +445,27 @@ class SensitivityMeter:
 
     def _forward(
         self,
-        sample: Sample,
+        samples: Iterable[Sample],
         rounded: Callable[[SSAValue, Array], Array] | None = None,
         kept: Collection[SSAValue] | None = None,
-    ) -> dict[SSAValue, Array]:
+    ) -> Iterator[dict[SSAValue, Array]]:
         """
-        Run the float network on a sample, and return the elements of all values, or only of the
-        values `kept`. If given, `rounded(value, elements)` replaces the elements of each value.
+        Run the float network on samples, and yield for each sample the elements of all values, or
+        only of the values `kept`. If given, `rounded(value, elements)` replaces the elements
+        [samples, *shape] of each value.
         """
-        known: dict[SSAValue, Array] = {}
-
-        def keep(value: SSAValue, array: Array) -> None:
-            known[value] = array if rounded is None else rounded(value, array)
-
-        for argument, array in zip(
-            self.main.body.block.args, check_inputs(self.main, sample), strict=True
-        ):
-            keep(argument, array)
-        ops = list(self.main.body.block.ops)
-        last = {value: op for op in ops for value in op.operands}
-        for op in ops:
-            if not op.results:
-                continue
-            keep(op.results[0], self._run(op, [known[v] for v in op.operands]))
-            if kept is not None:
-                for value in {v for v in op.operands if last[v] is op and v not in kept}:
-                    del known[value]
-        return known
+        for batch in self._batches.divided(samples):
+            known: dict[SSAValue, Batch] = {}
+            found: list[dict[SSAValue, Array]] = [{} for _ in batch]
+            with for_statistics():
+                for _, value, elements in self._batches.run(batch, known):
+                    if rounded is not None:
+                        elements = elements._replace(array=rounded(value, elements.array))
+                        known[value] = elements
+                    if kept is None or value in kept:
+                        for number, values in enumerate(found):
+                            values[value] = elements.of(number)
+            yield from found
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:
         with for_statistics():
