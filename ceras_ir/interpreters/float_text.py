@@ -22,7 +22,7 @@ from ceras_ir.interpreters import float_functions
 
 INCLUDE_LINE = re.compile(r'#include "(\w+)\.c"\n')
 DEFINE = re.compile(r"#define \w+\([\w, ]+\) (.+)\n")
-CONSTANT_PLACEHOLDER = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
+CONSTANT_PLACEHOLDER = re.compile(r"@([A-Z]\w+)(?:\[(\d+)(:?)\])?@")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Text:
         text = file.read_text("ascii")
         return cls(tuple(INCLUDE_LINE.findall(text)), INCLUDE_LINE.sub("", text))
 
+    def with_constants(self) -> "Text":
+        """Return the text with the constants of `float_functions` filled in."""
+        return Text(self.needs, "".join(map(_filled, self.body.splitlines(keepends=True))))
+
 
 @cache
 def float_text(name: str) -> Text | None:
@@ -53,7 +57,7 @@ def float_text(name: str) -> Text | None:
     function. `name` includes `_f32`, such as `tanh_f32`.
     """
     text = Text.read(files("ceras_ir.interpreters") / "runtime", name)
-    return text and Text(text.needs, "".join(map(_filled, text.body.splitlines(keepends=True))))
+    return text and text.with_constants()
 
 
 def strict_floats() -> str:
@@ -100,15 +104,14 @@ def float_literal(value: float) -> str:
 
 
 def _filled(line: str) -> str:
-    if (hole := CONSTANT_PLACEHOLDER.search(line)) is None:
+    found = CONSTANT_PLACEHOLDER.finditer(line)
+    if (hole := next((h for h in found if h[1] in vars(float_functions)), None)) is None:
         return line
     constant: object = vars(float_functions)[hole[1]]
     values = np.atleast_1d(np.array(constant, np.float32))
-    if hole[2] == "[0]":
-        values = values[:1]
-    elif hole[2] is not None:
-        assert hole[2] == "[1:]", line
-        values = values[1:]
+    if hole[2] is not None:
+        first = int(hole[2])
+        values = values[first:] if hole[3] else values[first : first + 1]
     is_compared = line[: hole.start()].endswith("< ")
     texts = [float_literal(float(v)) for v in values]
     texts = [f"({t})" if t.startswith("-") and not is_compared else t for t in texts]

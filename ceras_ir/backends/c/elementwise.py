@@ -30,6 +30,7 @@ from ceras_ir.backends.c.values import (
     value_type,
     zero_point_of,
 )
+from ceras_ir.backends.c.vector_functions import apply_to_all, vector_function
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import LookupOp, QuantizeOp, shape_of
 from ceras_ir.dialects.quant import Rounding, UniformType
@@ -46,9 +47,13 @@ MIN_PERIOD = 16
 @prints(graph.UnaryOp)
 def unary(layer: Layer, op: graph.UnaryOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
-    if (factors := op.channel_factors) is None:
+    factors = op.channel_factors
+    if factors is None and (function := vector_function(layer, op.function)) is not None:
+        apply_to_all(layer, function, x, y, size)
+        return
+    result = apply(layer.kernels, op.function, "v")
+    if factors is None:
         layer.line("MODEL_EACH_ALIKE" if layer.shares(size) else "MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
         return
@@ -286,15 +291,17 @@ def shift_swish(layer: Layer, op: graph.ShiftSwishOp) -> None:
 def softmax(layer: Layer, op: graph.SoftmaxOp) -> None:
     shape, axis = shape_of(op.result), op.axis.value.data
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    kernel = layer.kernels.use("softmax")
     outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
     row = shape[axis] * inner
+    has_vectors = inner == 1 and layer.options.vectors
+    kernel = layer.kernels.use("softmax_rows" if has_vectors else "softmax")
+    further = "" if has_vectors else f", {inner}"
     layer.rows(
         outer,
         outer * row,
         lambda first, count: (
             f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {count}, "
-            f"{shape[axis]}, {inner});"
+            f"{shape[axis]}{further});"
         ),
     )
 

@@ -5,7 +5,7 @@ Print float convolutions and matrix products in register tiles, like `linear_til
 four results instead of 36.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 import numpy as np
@@ -24,6 +24,7 @@ from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
 from ceras_ir.backends.c.values import apply
+from ceras_ir.backends.c.vector_functions import apply_to_all, vector_function
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, known_array
 from ceras_ir.interpreters.float_text import float_literal
 
@@ -83,7 +84,8 @@ def print_float_tiles(
         )
     bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
-    text = float_tile(nest.walk(1), stores, has_clamp=bounds is not None)
+    walk = replace(nest.walk(1), fetches_next=nest.fetches_next)
+    text = float_tile(walk, stores, has_clamp=bounds is not None)
     tile = layer.kernels.add(*text, FLOAT_LANES)
     first = nest.first_output("b")
     arguments = f"{source}, {nest.panel_at(w, 1)}, {b} + {first}, {y} + at"
@@ -93,6 +95,8 @@ def print_float_tiles(
         arguments += f", {float_literal(bounds[0])}, {float_literal(bounds[1])}"
     if stores.is_masked:
         arguments += f", {nest.outputs} - b"
+    if nest.fetches_next:
+        arguments += f", {nest.next_part(w)}"
     nest.print(
         layer,
         fill,
@@ -109,6 +113,9 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     if op.activation is None or op.activation.clip_range is not None:
         return
     size = nest.images * nest.rows * nest.columns * nest.all_outputs
+    if (function := vector_function(layer, op.activation)) is not None:
+        apply_to_all(layer, function, y, y, size)
+        return
     result = apply(layer.kernels, op.activation, "v")
     lines = ["const float v = y[i];", f"y[i] = {result};"]
     if op.activation.values or op.activation.affine is not None:

@@ -225,6 +225,12 @@ class Walk:
     """The distance between pieces."""
     joins_ends: bool = False
     """Whether the single bytes at the ends of rows, at most four, form a step."""
+    fetches_next: bool = False
+    """Whether the tile prefetches a part of the next panel of weights, which its arguments name."""
+
+    @property
+    def all_steps(self) -> int:
+        return self.runs * self.pieces * self.steps
 
     @property
     def offsets(self) -> list[int]:

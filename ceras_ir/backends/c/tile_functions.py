@@ -99,11 +99,15 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         each = f"int32_t piece = 0; piece < {walk.pieces}; ++piece, part += {walk.piece}"
         lines += [f"{depth}const {lanes.element} *part = x;", f"{depth}for ({each}) {{"]
         depth, start_at = depth + "  ", "part"
+    fetches = [] if start else _fetches(walk, lanes)
+    further = f"at += {step}, w += {vectors}"
+    if walk.fetches_next:
+        fetches, further = ["MODEL_FETCH(next, 0);"], f"{further}, next += ahead"
     lines += [
         f"{depth}const {lanes.element} *at = {start_at};",
         f"{depth}MODEL_ROLLED",
-        f"{depth}for (int32_t i = 0; i < {steps}; ++i, at += {step}, w += {vectors}) {{",
-        *(f"{depth}  {fetch}" for fetch in ([] if start else _fetches(walk, lanes))),
+        f"{depth}for (int32_t i = 0; i < {steps}; ++i, {further}) {{",
+        *(f"{depth}  {fetch}" for fetch in fetches),
         f"{depth}  " + defined("w", weights, "const "),
         f"{depth}  {lanes.vector} v;",
         *(
@@ -143,7 +147,7 @@ def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
     Return none if the weights of a panel are less than `MIN_FETCHED_BYTES`.
     """
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
-    panel = each * walk.steps * walk.pieces * walk.runs
+    panel = each * walk.all_steps
     if panel < MIN_FETCHED_BYTES:
         return []
     ahead = min(panel, MAX_FETCH_DISTANCE // each * each)
@@ -412,6 +416,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
     parameters += ", const float *residual" if stores.has_residual else ""
     parameters += ", float low, float high" if has_clamp else ""
     parameters += ", int32_t outputs" if stores.is_masked else ""
+    parameters += ", uintptr_t next, int32_t ahead" if walk.fetches_next else ""
     lines = product_lines(walk, FLOATS)
     if has_clamp:
         lines.append("  const model_f32v least = ALL_F32(low), most = ALL_F32(high);")
@@ -437,6 +442,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
         f"  finish_f32(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
         f"{stores.column}, {'residual' if stores.has_residual else '0'}, {bounds}, "
         f"{'outputs' if stores.is_masked else t.width});",
+        *(["  (void)next, (void)ahead;"] if walk.fetches_next else []),
     ]
     return _function(walk, name, f"MODEL_TILE void {name}({parameters})", lines, narrow)
 
@@ -457,4 +463,5 @@ def _shape_name(walk: Walk) -> str:
     shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
     kind = ("_half" if walk.ends_in_half else "") + ("_joined" if walk.joins_ends else "")
     kind += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
+    kind += "_ahead" if walk.fetches_next else ""
     return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{kind}"

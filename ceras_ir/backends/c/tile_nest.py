@@ -28,6 +28,7 @@ from ceras_ir.backends.c.register_tiles import (
     strip_length,
 )
 from ceras_ir.backends.c.sums import Geometry
+from ceras_ir.backends.c.tile_functions import CACHE_LINE, MIN_FETCHED_BYTES
 from ceras_ir.backends.c.values import steps_left
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
@@ -48,8 +49,31 @@ SLACK = 64
 """Elements after a strip that the last step of a row may load; their weights are zero."""
 
 
+NEAR_BYTES = 1 << 20
+"""Bytes that remain in the second-level cache if they are read repeatedly."""
+
+FAR_FACTOR = 4
+"""The relative time to read data from beyond the second-level cache."""
+
 MIN_SHARED_PRODUCTS = 1 << 20
 """Products of a layer from which several threads are worthwhile."""
+
+
+def _is_panel_first(rows: int, outputs: int, row_bytes: int, tile: Tile, strip: int) -> bool:
+    """
+    Return whether a matrix product that reads `rows` of `row_bytes` bytes in place should compute
+    all rows for a panel of weights before the next panel, instead of all panels for a strip of
+    rows. Strips read the weights repeatedly, panels the rows.
+    """
+    panels, strips = -(-outputs // tile.width), -(-rows // strip)
+    if panels == 1:
+        # Threads share more tiles.
+        return True
+
+    def again(nbytes: int, times: int) -> int:
+        return nbytes * (times - 1) * (FAR_FACTOR if nbytes > NEAR_BYTES else 1)
+
+    return again(rows * row_bytes, panels) < again(panels * tile.width * row_bytes, strips)
 
 
 @dataclass(frozen=True)
@@ -115,8 +139,7 @@ class Nest:
             is_short = not in_place and item * geometry.k * outputs <= SHORT_STRIP
             share = SHORT_STRIP if is_short else DIRECT_STRIP
             strip = strip_length(rows, tile.rows, share // (item * geometry.k))
-            if in_place and outputs <= tile.width:
-                # No other panel reads the rows again, and threads share more tiles.
+            if in_place and _is_panel_first(rows, outputs, item * geometry.k, tile, strip):
                 strip = rows
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
@@ -336,6 +359,34 @@ class Nest:
         size = prod(self.panel_shape(step)[1:]) // self.tile.width
         group = f" + g * {self.group_width * size}" if self.groups > 1 else ""
         return f"{weights}{group} + {output} * {size}"
+
+    @property
+    def panel_bytes(self) -> int:
+        """The bytes of a panel of float weights."""
+        return FLOAT_BYTES * prod(self.panel_shape(1)[1:])
+
+    @property
+    def fetches_next(self) -> bool:
+        """
+        Whether the tiles of a panel together prefetch the next panel of float weights, a cache line
+        per step or less. Otherwise each tile prefetches the weights of its next steps.
+        """
+        t, walk = self.tile, self.walk(1)
+        tiles = (self.strip // t.rows) * (self.columns // t.columns)
+        fetched = tiles * walk.all_steps * CACHE_LINE
+        return MIN_FETCHED_BYTES <= self.panel_bytes <= fetched
+
+    def next_part(self, weights: str) -> str:
+        """
+        Return the C arguments of a tile that prefetches its part of the panel after the current
+        one: the address of the part, and the distance between prefetches in bytes.
+        """
+        t = self.tile
+        each = -(-self.panel_bytes // (self.strip * self.columns))
+        place = f"r * {self.columns * each}" + (f" + c * {each}" if self.columns > 1 else "")
+        start = f"(uintptr_t)({self.panel_at(weights, 1)}) + {self.panel_bytes}U"
+        ahead = -(-each * t.positions // self.walk(1).all_steps)
+        return f"{start} + (uintptr_t)({place}), {ahead}"
 
     def image_at(self, pointer: str) -> str:
         size = prod((self.height, self.width, self.channels))

@@ -28,9 +28,11 @@ from ceras_ir.support.diagnostics import Finding
 
 @cache
 def _template(name: str) -> Text:
-    text = float_text(name) or Text.read(files("ceras_ir.backends.c") / "runtime", name)
+    if (text := float_text(name)) is not None:
+        return text
+    text = Text.read(files("ceras_ir.backends.c") / "runtime", name)
     assert text is not None, name
-    return text
+    return text.with_constants()
 
 
 def filled(text: str, holes: Mapping[str, object]) -> str:

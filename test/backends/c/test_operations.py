@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from c_harness import check, constant, make_network
+from c_harness import SANITIZE, check, constant, make_network
 from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16, i32
 from xdsl.ir import SSAValue
@@ -47,6 +47,51 @@ def test_softmax_is_bit_exact(axis: int):
     x[0, 0, 0], x[1, 1, 1] = -np.inf, 80.0
     module = make_network([(f32, x.shape)], lambda v: [graph.SoftmaxOp(v, axis).result])
     check(module, {"input0": x})
+
+
+def test_functions_of_arrays_are_bit_exact():
+    """Vectors and single elements compute GELU of an array, and after a product in place."""
+    gelu = FunctionAttr(Function.GELU)
+    x = floats()[:2000]
+    bits = np.random.default_rng(1).integers(0, 1 << 32, 40000, np.uint32)
+    ones = np.ones((1, 1), np.float32)
+
+    def build(v: SSAValue, w: SSAValue) -> list[SSAValue]:
+        product = graph.MatmulOp(v, constant(ones), result_element=f32, activation=gelu)
+        return [product.result, graph.UnaryOp(w, gelu).result]
+
+    for flags in (("-O1", "-march=native"), (*SANITIZE, "-march=native"), ("-O1", "-DMODEL_F32=0")):
+        module = make_network([(f32, (x.size, 1)), (f32, bits.shape)], build)
+        with np.errstate(all="ignore"):
+            check(module, {"input0": x[:, None], "input1": bits.view(np.float32)}, flags=flags)
+
+
+def softmax_rows(n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """
+    Return rows of `n` elements: of normal size, with quotients near the smallest floats, with
+    masked elements, infinities, NaN, and only lowest values.
+    """
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(19, n)) * 3
+    x[1:9] = rng.uniform(-88.5, 0, (8, n))
+    x[9] = np.where(rng.random(n) < 0.5, -1e9, x[9])
+    x[10, rng.integers(n)], x[11, rng.integers(n)] = np.inf, -np.inf
+    x[12], x[13, rng.integers(n)], x[14] = -np.inf, np.nan, -3.4e38
+    x[15], x[16] = 0.0, 3.4e38
+    return x.astype(np.float32)
+
+
+def test_softmax_of_rows_is_bit_exact():
+    sizes = (1, 5, 16, 17, 31, 32, 33, 48, 63, 64, 100, 197)
+    rows = {f"input{i}": softmax_rows(n) for i, n in enumerate(sizes)}
+
+    def build(*values: SSAValue) -> list[SSAValue]:
+        return [graph.SoftmaxOp(v, 1).result for v in values]
+
+    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+        module = make_network([(f32, x.shape) for x in rows.values()], build)
+        with np.errstate(all="ignore"):
+            check(module, rows, flags=flags)
 
 
 @pytest.mark.parametrize(
