@@ -7,7 +7,9 @@
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define MODEL_AMX 1
 #endif
+#ifndef MODEL_REQUEST_AMX
 #define MODEL_REQUEST_AMX() 1
+#endif
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_zero

@@ -20,13 +20,16 @@ from ceras_ir.backends.c.tile_functions import (
 )
 from ceras_ir.backends.c.values import Kernels
 
+SIGNED, UNSIGNED = "_tile_dpbssd", "_tile_dpbusd"
+
 
 def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: bool) -> str:
     """
     Add the C function that computes tiles of signed or unsigned inputs, applies the output stage
-    and stores the results. Return the name.
+    and stores the results. Return the name. If the inputs have two planes, the first is unsigned,
+    and the second is signed.
     """
-    element, dot = ("int8_t", "_tile_dpbssd") if is_signed else ("uint8_t", "_tile_dpbusd")
+    element, dot = ("int8_t", SIGNED) if is_signed else ("uint8_t", UNSIGNED)
     kernels.use("amx")
     walk, blocks = amx.walk, amx.blocks
     store = kernels.add(*_store(amx, stores), AMX)
@@ -35,6 +38,9 @@ def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: b
     name += f"_{amx.tile_distance}_{amx.distance}_{amx.block_at(1)}_of_{amx.panel}"
     name += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
     name += f"_{dot.removeprefix('_tile_')}_{store}"
+    inputs = amx.planes * amx.high
+    if amx.planes > 1:
+        name += f"_by_{amx.plane}"
     shape = f"{t.rows} x {t.columns}" if t.columns > 1 else f"{t.rows}"
     width = t.width
     parameters = output_parameters(stores, element)
@@ -45,13 +51,13 @@ def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: b
         f"/* {shape} positions by {width} outputs in {amx.high} x {blocks} tiles of AMX. */",
         f"MODEL_TILE void {name}({parameters})",
         "{",
-        f"  int32_t sums[{t.positions * width}] __attribute__((aligned(64)));",
+        f"  int32_t sums[{amx.planes * t.positions * width}] __attribute__((aligned(64)));",
         "  AMX_STORED();",
         *_products(amx, element, dot),
         *(
             f"  _tile_stored({i * blocks + b}, sums + {i * amx.positions * width + b * 16}, "
             f"{4 * width});"
-            for i in range(amx.high)
+            for i in range(inputs)
             for b in range(blocks)
         ),
         *_store_loops(amx, stores, store),
@@ -64,7 +70,7 @@ def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: b
 def _products(amx: AmxTile, element: str, dot: str) -> list[str]:
     walk, (words, count, last) = amx.walk, amx.chunks
     row = amx.panel * BYTE_LANES.step
-    sums = amx.high * amx.blocks
+    sums = amx.planes * amx.high * amx.blocks
     lines = [f"  _tile_zero({i});" for i in range(sums)]
     depth, start = "  ", "x"
     if walk.runs > 1:
@@ -119,12 +125,14 @@ def _chunk(amx: AmxTile, dot: str, row: int, *, is_last: bool) -> list[str]:
             lines.append(f"_tile_loadd({tile}, {at}, {distance});")
         return tile
 
-    for i in range(amx.high):
+    for i in range(amx.planes * amx.high):
         order = range(amx.blocks)
+        plane, tile = divmod(i, amx.high)
+        place = plane * amx.plane + tile * amx.tile_distance
         for b in order if i % 2 == 0 else reversed(order):
             w = load(5, b, offset_of("w", amx.block_at(b)), row)
-            x = load(4, i, offset_of("at", i * amx.tile_distance), amx.distance)
-            lines.append(f"{dot}({i * amx.blocks + b}, {x}, {w});")
+            x = load(4, i, offset_of("at", place), amx.distance)
+            lines.append(f"{SIGNED if plane else dot}({i * amx.blocks + b}, {x}, {w});")
     return lines
 
 
@@ -144,6 +152,9 @@ def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
     if amx.nest.columns == 1:
         stores = replace(stores, column=stores.row)
     name = f"store_{group}x{blocks}_to_{stores.column}{output_name(stores)}"
+    high = amx.nest.tile.positions * amx.nest.tile.width if amx.planes > 1 else 0
+    if high:
+        name += f"_planes{high}"
     loads = [
         f"  const model_i32v b{b} = LOAD_I32({offset_of('bias', b * LANES_PER_VECTOR)});"
         for b in range(blocks)
@@ -151,7 +162,10 @@ def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
     for p in range(group):
         for b in range(blocks):
             at = offset_of("sums", (p * blocks + b) * LANES_PER_VECTOR)
-            loads.append(f"  const model_i32v {sum_name(p, b)} = LOAD_I32({at}) + b{b};")
+            value = f"LOAD_I32({at})"
+            if high:
+                value += f" + (LOAD_I32({at} + {high}) << 8)"
+            loads.append(f"  const model_i32v {sum_name(p, b)} = {value} + b{b};")
     parameters = output_parameters(stores, "int32_t", "sums", has_weights=False)
     lines = [
         f"/* The output stage of {group} positions by {tile.width} outputs. */",

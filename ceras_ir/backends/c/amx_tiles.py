@@ -6,6 +6,10 @@ An AMX tile has up to 16 rows of 64 bytes: 16 positions by 64 channels of the in
 sums. An instruction multiplies two tiles and adds the products to a third. Up to four tiles of sums
 are computed together. They are stored in an array, to which the output stage of register tiles is
 applied in vectors.
+
+Inputs of 16 bits are copied as two planes, of low bytes (unsigned) and of high bytes (signed). Each
+plane has separate sums. The sum of a product is that of the low bytes plus 256 times that of the
+high bytes. If it fits 32 bits, it is exact, because both parts are exact modulo 2**32.
 """
 
 from collections.abc import Iterator
@@ -15,11 +19,12 @@ from functools import cache, cached_property
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     LANES_PER_VECTOR,
+    WORDS,
     Tile,
     Walk,
     strip_length,
 )
-from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.tile_nest import SLACK, Nest
 
 AMX = "MODEL_AMX"
 """Preprocessor condition: tiles of AMX, in addition to vectors of 16 lanes."""
@@ -31,7 +36,10 @@ MAX_SUMS = 4
 """Tiles of sums; the other four hold positions of the input and weights."""
 
 STRIP_BYTES = 256 * 1024
-"""The bytes of rows of an input without border that are multiplied by all weights in turn."""
+"""
+The bytes of rows of an input without border that are multiplied by all weights in turn, and of
+their results and residuals.
+"""
 
 FIRST_LEVEL_BYTES = 32 * 1024
 """Bytes of a panel of weights that the first-level cache holds in addition to the input."""
@@ -51,6 +59,9 @@ Cycles of a call that computes tiles, of the output stage of a vector of sums, a
 position.
 """
 
+PLANE_CYCLES, SPLIT_CYCLES = 2.0, 0.1
+"""Cycles to join two sums in a vector, and to split an input element into two planes."""
+
 MASKED_FACTOR = 2.0
 """The cycles of the output stage with incomplete vectors, which are stored one by one."""
 
@@ -68,13 +79,14 @@ class AmxTile:
     """
     The tiles that a call computes: `high` tiles of `positions` positions, by `blocks` tiles of 16
     outputs. `nest` has the loops around them, and `panel` is the number of outputs of a panel of
-    weights.
+    weights. Inputs of 16 bits have two `planes`.
     """
 
     nest: Nest
     high: int
     positions: int
     panel: int
+    planes: int = 1
 
     @property
     def blocks(self) -> int:
@@ -106,11 +118,11 @@ class AmxTile:
     def cycles(self) -> float:
         """The modelled cycles of the layer."""
         nest, walk, (words, count, last) = self.nest, self.walk, self.chunks
-        t, parts = nest.tile, walk.runs * walk.pieces
-        sums = self.high * self.blocks
+        t, parts, inputs = nest.tile, walk.runs * walk.pieces, self.planes * self.high
+        sums = inputs * self.blocks
         least = max(self.positions, MIN_PRODUCT_CYCLES)
         # The order of the products loads each block of weights, then all but one again.
-        reloads = self.blocks + (self.high - 1) * (self.blocks - 1)
+        reloads = self.blocks + (inputs - 1) * (self.blocks - 1)
         products = loads = 0.0
         for rows, times in ((words, count), (last, 1 if last else 0)):
             products += parts * times * (reloads * max(least, rows) + (sums - reloads) * least)
@@ -118,19 +130,26 @@ class AmxTile:
             weights = reloads * rows * max(1, self.panel // t.width)
             if self.blocks * self.panel_bytes > FIRST_LEVEL_BYTES:
                 weights *= 1 + FAR_LOAD_CYCLES / LOAD_CYCLES
-            loads += LOAD_CYCLES * parts * times * (self.high * self.positions + weights)
+            loads += LOAD_CYCLES * parts * times * (inputs * self.positions + weights)
         if nest.strip_elements > FIRST_LEVEL_BYTES:
             high = (t.rows - 1) * nest.stride[0] + nest.extent
             wide = (t.columns - 1) * nest.stride[1] + nest.kernel[1]
             lines = high * -(-wide * nest.group_channels // CACHE_LINE_BYTES)
             loads += FAR_LOAD_CYCLES * lines
-        outputs = (VECTOR_CYCLES * self.blocks + STORE_CYCLES) * self.high * self.positions
+        vector = VECTOR_CYCLES + (PLANE_CYCLES if self.planes > 1 else 0)
+        outputs = (vector * self.blocks + STORE_CYCLES) * self.high * self.positions
         if nest.outputs % LANES_PER_VECTOR:
             outputs *= MASKED_FACTOR
         outputs += CALL_CYCLES
         calls = -(-nest.rows // t.rows) * -(-nest.columns // t.columns)
         calls *= nest.images * nest.groups * -(-nest.outputs // t.width)
-        return calls * (max(products, loads) + outputs)
+        split = SPLIT_CYCLES * nest.height * nest.width * nest.channels * nest.images
+        return calls * (max(products, loads) + outputs) + (split if self.planes > 1 else 0)
+
+    @property
+    def plane(self) -> int:
+        """The distance in bytes between the planes of an input."""
+        return -(-(self.nest.strip_elements + SLACK) // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
     @property
     def panel_bytes(self) -> int:
@@ -203,15 +222,15 @@ class AmxTile:
         return first * size + (output - first) * BYTE_LANES.step
 
 
-def _tiles(nest: Nest) -> Iterator[AmxTile]:
+def _tiles(nest: Nest, planes: int) -> Iterator[AmxTile]:
     panel, blocks = nest.tile.width, -(-nest.outputs // LANES_PER_VECTOR)
     is_column = nest.columns == 1
     length = nest.rows if is_column else nest.columns
-    widths = {wide: wide * LANES_PER_VECTOR for wide in range(1, MAX_SUMS + 1)}
+    widths = {wide: wide * LANES_PER_VECTOR for wide in range(1, MAX_SUMS // planes + 1)}
     whole = [w for w, n in widths.items() if blocks % w == 0 and (panel % n == 0 or n % panel == 0)]
     # A single tile of weights at a time is slower, unless there is a single one.
     for wide in whole[1:] or whole:
-        for high in range(1, MAX_SUMS // wide + 1):
+        for high in range(1, MAX_SUMS // (wide * planes) + 1):
             for positions in range(1, TILE_ROWS + 1):
                 line = high * positions
                 if is_column or nest.rows == 1:
@@ -222,25 +241,48 @@ def _tiles(nest: Nest) -> Iterator[AmxTile]:
                     tile = Tile(high, positions, wide)
                     if high > nest.rows or positions > length:
                         continue
-                yield AmxTile(replace(nest, tile=tile), high, positions, panel)
+                yield AmxTile(replace(nest, tile=tile), high, positions, panel, planes)
 
 
 @cache
-def _fastest(nest: Nest) -> AmxTile | None:
-    return min(_tiles(nest), key=lambda t: (t.cycles, t.high, t.positions), default=None)
+def _fastest(nest: Nest, planes: int) -> AmxTile | None:
+    tiles = _tiles(nest, planes)
+    return min(tiles, key=lambda t: (t.cycles, t.high, t.positions), default=None)
 
 
-def amx_tile(nest: Nest) -> AmxTile | None:
+def amx_tile(nest: Nest, max_bytes: int, output_bytes: int, *, is_wide: bool) -> AmxTile | None:
     """
-    Return the fastest AMX tiles by the model of cycles for a layer of bytes with the loops `nest`
-    over register tiles, or `None` if register tiles are faster.
+    Return the fastest AMX tiles by the model of cycles for a layer of bytes, or with `is_wide` of
+    16-bit inputs, or `None` if register tiles are faster. `nest` has the loops over register tiles,
+    and the copy of inputs of 16 bits has at most `max_bytes` bytes. An output has `output_bytes`
+    bytes, with the residual.
     """
-    best = _fastest(nest)
-    if best is None or best.cycles > MAX_SHARE * nest.integer_cycles:
+    cycles = MAX_SHARE * nest.integer_cycles((WORDS if is_wide else BYTE_LANES).step)
+    if is_wide:
+        nest = _separate(nest)
+    best = _fastest(nest, 1 + is_wide)
+    if best is None or best.cycles > cycles:
         return None
     rows, strip = best.nest.tile.rows, nest.strip
-    if nest.is_product and nest.in_place:
-        strip = strip_length(nest.rows, rows, STRIP_BYTES // nest.channels)
+    rows_of_strip = STRIP_BYTES // (best.planes * nest.channels + output_bytes * nest.outputs)
+    if nest.is_product and is_wide:
+        strip = strip_length(nest.rows, rows, min(max_bytes // (2 * nest.channels), rows_of_strip))
+    elif nest.is_product and nest.in_place:
+        strip = strip_length(nest.rows, rows, rows_of_strip)
     elif strip % rows or nest.rows % strip:
         strip = strip_length(nest.rows, rows, nest.strip)
     return replace(best, nest=best.nest.with_strip(max(strip, rows)))
+
+
+def _separate(nest: Nest) -> Nest:
+    """
+    Return the loops over a copy of the input. A window of one pixel needs only the pixels that it
+    reads, which form a matrix product.
+    """
+    if nest.kernel != (1, 1) or nest.top or nest.left:
+        return replace(nest, in_place=False)
+    count = nest.rows * nest.columns
+    return replace(
+        nest, height=count, width=1, rows=count, columns=1, stride=(1, 1), dilation=(1, 1),
+        tile=replace(nest.tile, rows=nest.tile.positions, columns=1), in_place=False,
+    )  # fmt: skip

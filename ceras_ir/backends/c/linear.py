@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.amx_tiles import AmxTile
 from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
 from ceras_ir.backends.c.layer import Layer, from_row, prints
@@ -125,7 +126,12 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
 
 
 def _pack_bytes(
-    w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, is_signed: bool
+    w: str,
+    of: IntegerLayer,
+    nest: Nest,
+    epilogue: Epilogue | None,
+    offset: int,
+    amx: AmxTile | None,
 ) -> Panels:
     """
     Print the code that packs the computed weights `w` and the bias into the workspace in the layout
@@ -141,9 +147,9 @@ def _pack_bytes(
     layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
     moved = str(offset)
     if offset and adds_offset_on_load(of, nest):
-        if is_signed:
+        if amx is not None:
             layer.kernels.use("amx")
-        unmoved = "MODEL_RVV || MODEL_HAS_AMX" if is_signed else "MODEL_RVV"
+        unmoved = "MODEL_RVV || MODEL_HAS_AMX" if amx is not None else "MODEL_RVV"
         moved = f"({unmoved} ? 0 : {offset})"
     extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
     bias = _bias(of, w, extra, moved, nest.padded_outputs, TILES)

@@ -27,7 +27,11 @@ from ceras_ir.backends.c.register_tiles import (
     MOVED_BYTES,
     RVV,
     TILES,
+    WORDS,
+    WORDS_BY_FOUR,
+    Lanes,
     Stores,
+    Walk,
     lanes_of,
 )
 from ceras_ir.backends.c.small_tiles import add_products
@@ -101,10 +105,10 @@ class Panels:
     """The bias for tiles of AMX, which multiply signed bytes in place without an offset."""
 
 
-MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, bool], Panels]
+MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, AmxTile | None], Panels]
 """
-Creates the panels of a layer. The last argument is whether AMX multiplies signed bytes in place.
-RISC-V vectors multiply these without an offset, too.
+Creates the panels of a layer. The last argument is the tiles of AMX, if any, which multiply signed
+bytes in place. RISC-V vectors multiply these without an offset, too.
 """
 
 
@@ -117,14 +121,12 @@ def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
 
 
 def constant_panels(
-    of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, is_signed: bool
+    of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, amx: AmxTile | None
 ) -> Panels:
-    layer, sums = of.layer, of.sums
-    panels, runs, steps, width, step = shape = nest.panel_shape(
-        lanes_of(value_type(of.op.input)).step
-    )
+    layer, sums, lanes = of.layer, of.sums, lanes_of(value_type(of.op.input))
 
-    def packed() -> Array:
+    def packed(step: int) -> Array:
+        panels, runs, steps, width, _ = nest.panel_shape(step)
         padded = np.zeros((panels * width, runs, steps * step), np.int8)
         padded[:, :, : nest.taps] = nest.split(sums.centred()).reshape(panels * width, runs, -1)
         split = padded.reshape(panels, width, runs, steps, step)
@@ -135,12 +137,16 @@ def constant_panels(
         count = nest.padded_outputs
         return layer.constant(name, "int32_t", count, 4, lambda: padded(values, count), condition)
 
-    w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
+    is_wide = amx is not None and lanes is WORDS
+    layouts = {AMX: WORDS_BY_FOUR.step, f"!{AMX}": lanes.step} if is_wide else {"": lanes.step}
+    for condition, step in layouts.items():
+        size = prod(nest.panel_shape(step))
+        w = layer.constant("weights", "int8_t", size, 1, partial(packed, step), condition)
     late = adds_offset_on_load(of, nest)
     b = bias(CONDITION if late else TILES, offset)
     if late:
         bias(RVV, 0)
-    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b)
+    return Panels(w, b, bias(AMX, 0, "amx_bias") if amx is not None and late else b)
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
@@ -156,8 +162,13 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     lanes = lanes_of(stored)
     width = nest.tile.width
     is_late = adds_offset_on_load(of, nest)
-    amx = amx_tile(nest) if lanes is BYTE_LANES and epilogue is not None else None
-    panels = make(of, nest, epilogue, offset, amx is not None and is_late)
+    amx, is_wide = None, lanes is WORDS
+    # The tiles of AMX and vectors share weights in words of four elements.
+    is_shared = not is_wide or not (sums.weights is None or (nest.in_place and nest.taps % 4))
+    if epilogue is not None and is_shared:
+        stored_bytes = (epilogue.bits + (epilogue.residual_bits if of.residual else 0)) // 8
+        amx = amx_tile(nest, layer.options.workspace, stored_bytes, is_wide=is_wide)
+    panels = make(of, nest, epilogue, offset, amx)
     w, b = panels.weights, panels.bias
     fill: list[str] = []
 
@@ -168,8 +179,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if nest.in_place:
         source = nest.place_of(x)
     else:
-        size = max(n.strip_elements for n in (nest, *([amx.nest] if amx else [])))
-        layer.scratch(lanes.element, "strip", size + SLACK, 4 // lanes.step)
+        size = nest.strip_elements + SLACK
+        if amx is not None:
+            size = max(size, amx.plane if is_wide else amx.nest.strip_elements + SLACK)
+        layer.scratch(lanes.element, "strip", size, 4 // lanes.step)
         fill.append(fill_of(nest))
         source = f"strip + {nest.input_at()}"
     if is_late:
@@ -184,7 +197,6 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         layer.kernels.use("half_vectors")
     add_products(layer.kernels, walk, lanes)
     first = nest.first_output("b")
-    panel = f"{nest.panel_at(w, lanes.step)}, {b} + {first}"
 
     def use_output(e: Epilogue, loops: Nest) -> tuple[Stores, str, str]:
         """
@@ -212,18 +224,22 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         part = f", {nest.outputs} - b" if stores.is_masked else ""
         return stores, skip, numbers + part
 
-    def shifted(e: Epilogue) -> list[str]:
+    def shifted(e: Epilogue, walk: Walk = walk, lanes: Lanes = lanes) -> list[str]:
         stores, skip, numbers = use_output(e, nest)
-        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
+        condition = AMX if lanes.has_halves else TILES
+        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), condition)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
-            f"{tile}({source}, {panel}, {y} + at{skip}, {numbers});",
+            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {y} + at{skip}, "
+            f"{numbers});",
         ]
 
     def in_amx(e: Epilogue, amx: AmxTile) -> list[str]:
         stores, skip, numbers = use_output(e, amx.nest)
         tile = add_amx_tile(layer.kernels, amx, stores, is_signed=is_late)
-        start = amx.nest.place_of(x) if nest.in_place else f"strip + {amx.nest.input_at()}"
+        start = f"{'planes' if is_wide else 'strip'} + {amx.nest.input_at()}"
+        if nest.in_place and not is_wide:
+            start = amx.nest.place_of(x)
         fetched = f", {amx.next_at(w)}" if amx.fetched_lines else ""
         weights = f"{amx.panel_at(w)}{fetched}, {panels.amx_bias} + {first}"
         return [
@@ -245,7 +261,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         lines = of.epilogue(f"sums[p * {width} + o - b]")
         return [
             f"int32_t sums[{t.positions * t.width}];",
-            f"{tile}({source}, {panel}, sums);",
+            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, sums);",
             f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
             f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.all_outputs}{group};",
             f"  for (int32_t o = b; o < {end}; ++o) {{",
@@ -258,6 +274,21 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         nest.print(layer, fill, rescaled)
     elif amx is None:
         nest.print(layer, fill, lambda: shifted(epilogue))
+    elif is_wide:
+        by_four = nest.walk(WORDS_BY_FOUR.step), WORDS_BY_FOUR
+        with layer.variants(AMX) as otherwise:
+            if nest.in_place:
+                layer.scratch("uint8_t", "planes", 2 * amx.plane, 1)
+            layer.line("if (amx_is_ready()) {")
+            if not nest.in_place:
+                layer.line("uint8_t *planes = (uint8_t *)(void *)strip;", 1)
+            copy = [_split(layer, amx, nest, x, zero_point_of(sums.x))]
+            amx.nest.print(layer, copy, lambda: in_amx(epilogue, amx), amx.each_thread, 1)
+            layer.line("} else {")
+            nest.print(layer, fill, lambda: shifted(epilogue, *by_four), depth=1)
+            layer.line("}")
+            otherwise()
+            nest.print(layer, fill, lambda: shifted(epilogue))
     else:
         layer.lines.append(f"#if {AMX}")
         layer.line("if (amx_is_ready()) {")
@@ -293,4 +324,29 @@ def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int)
     return (
         f"{halo}(strip, {image}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
         f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
+    )
+
+
+def _split(layer: Layer, amx: AmxTile, nest: Nest, x: str, border: int) -> str:
+    """
+    Return the C call that copies 16-bit inputs `x` of the current strip to `planes`. `nest` has the
+    loops of the layer over the input, of which `amx` may read only single pixels.
+    """
+    loops, image = amx.nest, nest.image_at(x)
+    count = "count" if loops.has_remainder else str(loops.strip)
+    place = f"planes, {amx.plane}"
+    if not loops.is_product:
+        kernel = layer.kernels.use("split_halo")
+        return (
+            f"{kernel}({place}, {image}, {loops.filled_rows}, {loops.first_row}, {loops.left}, "
+            f"{loops.padded_width}, {loops.height}, {loops.width}, {loops.channels}, {border});"
+        )
+    if nest.is_product:
+        kernel = layer.kernels.use("split_words")
+        return f"{kernel}({place}, {image} + first * {nest.channels}, {count} * {nest.channels});"
+    row, column = nest.stride[0] * nest.width * nest.channels, nest.stride[1] * nest.channels
+    kernel = layer.kernels.use("split_pixels")
+    return (
+        f"{kernel}({place}, {image}, first, {count}, {nest.columns}, {row}, {column}, "
+        f"{nest.channels});"
     )

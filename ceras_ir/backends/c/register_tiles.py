@@ -348,6 +348,11 @@ class Lanes:
     splat: str
     dot: str
     suffix: str = ""
+    has_halves: bool = False
+    """
+    Whether a step has two products of half as many elements: `load_weights` is the start of the
+    names of two macros, for the lower and for the upper elements.
+    """
 
 
 BYTE_LANES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
@@ -355,6 +360,8 @@ MOVED_BYTES = replace(BYTE_LANES, element="int8_t", splat="SPLAT_MOVED", suffix=
 """Signed bytes, to which 128 is added as they are loaded."""
 WORDS = Lanes("model_i32v", "int16_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words")
 """Elements of 16 bits, two at a time. The bytes of weights are widened as they are loaded."""
+WORDS_BY_FOUR = replace(WORDS, step=4, load_weights="LOAD_", suffix="_by_four", has_halves=True)
+"""The same, with weights in the layout of bytes, which the tiles of AMX share."""
 FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "FMA")
 
 

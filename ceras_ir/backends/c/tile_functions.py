@@ -69,10 +69,14 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         "  " + defined(f"s{p}_", first if p == 0 else [sum_name(0, b) for b in range(blocks)])
         for p in positions
     ]
-    weights = [
-        f"{of(lanes.load_weights, b)}({offset_of('w', b * LANES_PER_VECTOR * step)})"
-        for b in range(blocks)
-    ]
+    halves = [("LOWER", 0), ("UPPER", step // 2)] if lanes.has_halves else [("", 0)]
+    weights = {
+        name: [
+            f"{of(lanes.load_weights + name, b)}({offset_of('w', b * LANES_PER_VECTOR * step)})"
+            for b in range(blocks)
+        ]
+        for name, _ in halves
+    }
     products = [
         ", ".join(
             f"{sum_name(p, b)} = {of(lanes.dot, b)}({sum_name(p, b)}, v, w{b})"
@@ -108,14 +112,21 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         f"{depth}MODEL_ROLLED",
         f"{depth}for (int32_t i = 0; i < {steps}; ++i, {further}) {{",
         *(f"{depth}  {fetch}" for fetch in fetches),
-        f"{depth}  " + defined("w", weights, "const "),
-        f"{depth}  {lanes.vector} v;",
-        *(
-            f"{depth}  v = {splat}({offset_of('at', offset)}), {product};"
-            for offset, product in zip(walk.offsets, products, strict=True)
-        ),
-        f"{depth}}}",
     ]
+    for i, (name, element) in enumerate(halves):
+        if i > 0:
+            lines += [f"{depth}  }}", f"{depth}  {{"]
+        elif lanes.has_halves:
+            lines.append(f"{depth}  {{")
+        lines += [
+            f"{depth}  " + defined("w", weights[name], "const "),
+            f"{depth}  {lanes.vector} v;",
+            *(
+                f"{depth}  v = {splat}({offset_of('at', offset + element)}), {product};"
+                for offset, product in zip(walk.offsets, products, strict=True)
+            ),
+        ]
+    lines += [f"{depth}  }}"] * lanes.has_halves + [f"{depth}}}"]
     if walk.pieces > 1:
         depth = depth[2:]
         lines.append(f"{depth}}}")
@@ -207,21 +218,11 @@ def _function(
 ) -> tuple[str, str]:
     """
     Return the name and the text of the C function of a tile with the signature `head`. The bodies
-    are alternatives: `wide` for vectors of 16 lanes, `narrow` for fewer lanes.
+    are alternatives: `wide` for vectors of 16 lanes, `narrow` for fewer lanes; if it is empty, the
+    function is only for vectors of 16 lanes.
     """
-    lines = [
-        _title(walk),
-        head,
-        "{",
-        f"#if {HAS_16_LANES}",
-        *wide,
-        "#else",
-        *narrow,
-        "#endif",
-        "}",
-        "",
-    ]
-    return name, "\n".join(lines)
+    both = [f"#if {HAS_16_LANES}", *wide, "#else", *narrow, "#endif"] if narrow else wide
+    return name, "\n".join([_title(walk), head, "{", *both, "}", ""])
 
 
 def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
@@ -234,7 +235,8 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     lines = product_lines(walk, lanes)
     lines += output_lines(walk.tile, stores, lambda p, b: _full_vector(walk, p, b))
     head = f"MODEL_TILE void {name}({output_parameters(stores, lanes.element)})"
-    return _function(walk, name, head, lines, _narrow_lines(walk, stores, lanes))
+    narrow = [] if lanes.has_halves else _narrow_lines(walk, stores, lanes)
+    return _function(walk, name, head, lines, narrow)
 
 
 def output_name(stores: Stores, suffix: str = "") -> str:

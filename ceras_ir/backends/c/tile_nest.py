@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import block_diagonal
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import (
-    BYTE_LANES,
     LANES_PER_VECTOR,
     Stores,
     Tile,
@@ -176,10 +175,12 @@ class Nest:
         steps = self.images * self.groups * self.runs * self.taps
         return steps * step_cycles(self.tile, self.rows, self.columns, self.outputs)
 
-    @property
-    def integer_cycles(self) -> float:
-        """The modelled cycles of an integer layer of bytes in register tiles."""
-        steps = self.runs * -(-self.taps // BYTE_LANES.step)
+    def integer_cycles(self, step: int) -> float:
+        """
+        Return the modelled cycles of an integer layer in register tiles with `step` products per
+        lane.
+        """
+        steps = self.runs * -(-self.taps // step)
         each = integer_cycles(self.tile, self.rows, self.columns, self.outputs, steps)
         return self.images * self.groups * each
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_tiles import GROUPED, OUT, SHAPES, layer
-from c_harness import check, make_network, place, random_inputs
-from c_tiles import QUICK, source
+from c_harness import check, constant, make_network, place, random_inputs
+from c_tiles import QUICK, source, stored
 from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
 from xdsl.ir import SSAValue
@@ -32,11 +32,16 @@ HAS_VECTORS = FACTS.exists() and " avx512_vnni" in FACTS.read_text("ascii", "rep
 needs_amx = pytest.mark.skipif(not HAS_AMX, reason="needs a processor with AMX")
 needs_vectors = pytest.mark.skipif(not HAS_VECTORS, reason="needs a processor with AVX-512 VNNI")
 
+EMULATED = (*QUICK, "-march=native", "-include", str(FOLDER / "amx.h"))
 BUILDS = {
     "amx": pytest.param((*QUICK, "-march=native"), marks=needs_amx),
-    "emulated": pytest.param(
-        (*QUICK, "-march=native", "-include", str(FOLDER / "amx.h")), marks=needs_vectors
-    ),
+    "emulated": pytest.param(EMULATED, marks=needs_vectors),
+}
+BUILDS_OF_WORDS = {
+    **BUILDS,
+    # Vectors that share the weights of the tiles.
+    "refused": pytest.param((*EMULATED, "-DMODEL_REQUEST_AMX()=0"), marks=needs_vectors),
+    "vectors": (*QUICK, "-march=native", "-DMODEL_AMX=0"),
 }
 u8 = IntegerType(8, Signedness.UNSIGNED)
 i16 = IntegerType(16)
@@ -105,6 +110,59 @@ def test_random_layers(flags: tuple[str, ...], seed: int):
     module = make_network([(element, shape[0]) for shape in shapes], build)
     assert uses_amx(module)
     check(module, flags=flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", BUILDS_OF_WORDS.values(), ids=BUILDS_OF_WORDS.keys())
+@pytest.mark.parametrize("point", [0, -3000])
+def test_inputs_of_16_bits(flags: tuple[str, ...], point: int):
+    """Half of the inputs are extremes; strips of one tile, and larger strips."""
+    element = UniformType(1.0, point, storage=i16)
+    wide, skip = UniformType(1.0, storage=i16), UniformType(2.0, 100, storage=i16)
+    shapes = [(*shape[:5], (shape[5], 1), 1) for shape in SHAPES] + GROUPED
+    shapes += [
+        ((1, 15, 15, 68), 128, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
+        ((2, 14, 14, 132), 96, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
+        ((1, 12, 12, 192), 80, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    ]
+
+    def build(*inputs: SSAValue) -> list[SSAValue]:
+        return [
+            layer((i, 4 + 10 * i, 6 * i)[i % 3], x, element, *shape[1:], *((wide, skip) * (i % 2)))
+            for i, (x, shape) in enumerate(zip(inputs, shapes, strict=True))
+        ]
+
+    module = make_network([(element, shape[0]) for shape in shapes], build)
+    assert uses_amx(module) > len(shapes) // 2
+    rng = np.random.default_rng(point + 5000)
+    numbers = {f"input{i}": stored(rng, element, shape[0]) for i, shape in enumerate(shapes)}
+    for x in numbers.values():
+        extremes = rng.choice(np.array([-32768, 32767], np.int16), x.shape)
+        x[:] = np.where(rng.random(x.shape) < 0.5, extremes, x)
+    check(module, numbers, flags=flags, options=COptions(workspace=0 if point else 1 << 17))
+
+
+@pytest.mark.parametrize("flags", BUILDS_OF_WORDS.values(), ids=BUILDS_OF_WORDS.keys())
+def test_largest_sums_of_16_bits(flags: tuple[str, ...]):
+    """256 times the sum of the high bytes of an input is close to the range of 32 bits."""
+    element, wide = UniformType(1.0, storage=i16), UniformType(1.0, storage=i16)
+    weights = np.full((32, 508), 127, np.int8)
+    weights[1::2] = -128
+    weights[2::4, ::2] = 1
+    requant = RequantAttr(18, low=-32768, high=32767)
+    x = np.full((24, 508), -32768, np.int16)
+    x[1::2] = 32767
+    x[2::3, ::3] = -1
+    x[3::4, 1::3] = 255
+
+    def build(value: SSAValue) -> list[SSAValue]:
+        known = constant(weights, UniformType(1.0))
+        op = graph.MatmulOp(value, known, result_element=wide, requant=requant)
+        return [op.result]
+
+    module = make_network([(element, x.shape)], build)
+    assert uses_amx(module)
+    check(module, {"input0": x}, flags=flags)
 
 
 def product(rows: int, k: int, outputs: int, storage: IntegerType) -> ModuleOp:
