@@ -39,6 +39,8 @@ def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: b
     name += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
     name += f"_{dot.removeprefix('_tile_')}_{store}"
     inputs = amx.planes * amx.high
+    if amx.is_padded:
+        name += f"_{t.rows}x{t.columns}_of_{amx.nest.padded_width}"
     if amx.planes > 1:
         name += f"_by_{amx.plane}"
     shape = f"{t.rows} x {t.columns}" if t.columns > 1 else f"{t.rows}"
@@ -51,7 +53,7 @@ def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: b
         f"/* {shape} positions by {width} outputs in {amx.high} x {blocks} tiles of AMX. */",
         f"MODEL_TILE void {name}({parameters})",
         "{",
-        f"  int32_t sums[{amx.planes * t.positions * width}] __attribute__((aligned(64)));",
+        f"  int32_t sums[{amx.planes * amx.computed * width}] __attribute__((aligned(64)));",
         "  AMX_STORED();",
         *_products(amx, element, dot),
         *(
@@ -152,7 +154,7 @@ def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
     if amx.nest.columns == 1:
         stores = replace(stores, column=stores.row)
     name = f"store_{group}x{blocks}_to_{stores.column}{output_name(stores)}"
-    high = amx.nest.tile.positions * amx.nest.tile.width if amx.planes > 1 else 0
+    high = amx.computed * amx.nest.tile.width if amx.planes > 1 else 0
     if high:
         name += f"_planes{high}"
     loads = [
@@ -183,7 +185,8 @@ def _store_loops(amx: AmxTile, stores: Stores, store: str) -> list[str]:
     group, line, width = _group(amx, stores), amx.line, amx.nest.tile.width
     column = stores.row if amx.nest.columns == 1 else stores.column
     index, lines, depth = "i", list[str](), "  "
-    rows = amx.high if line == amx.positions else 1
+    rows = amx.nest.tile.positions // line
+    pitch = amx.nest.padded_width if amx.is_padded else line
     if rows > 1:
         lines.append(f"  for (int32_t r = 0; r < {rows}; ++r) {{")
         depth += "  "
@@ -194,7 +197,7 @@ def _store_loops(amx: AmxTile, stores: Stores, store: str) -> list[str]:
         index = "p"
     row = f"r * {stores.row} + " if rows > 1 else ""
     lines.append(f"{depth}  const int32_t to = {row}{index} * {column};")
-    source = f"r * {line * width} + " if rows > 1 else ""
+    source = f"r * {pitch * width} + " if rows > 1 else ""
     arguments = [f"sums + {source}{index} * {width}", "bias", "y + to"]
     if stores.has_residual:
         arguments += ["residual + to", stores.alignment[1]]

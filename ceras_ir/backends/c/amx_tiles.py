@@ -87,6 +87,11 @@ class AmxTile:
     positions: int
     panel: int
     planes: int = 1
+    is_padded: bool = False
+    """
+    Whether the tiles cover a small map in lines of the padded width, of which the last positions
+    are not stored.
+    """
 
     @property
     def blocks(self) -> int:
@@ -115,6 +120,11 @@ class AmxTile:
         return f"amx_configure({self.positions}, {words}, {last or words});", "_tile_release();"
 
     @property
+    def computed(self) -> int:
+        """The positions of a call, stored or not."""
+        return self.high * self.positions
+
+    @property
     def cycles(self) -> float:
         """The modelled cycles of the layer."""
         nest, walk, (words, count, last) = self.nest, self.walk, self.chunks
@@ -137,7 +147,7 @@ class AmxTile:
             lines = high * -(-wide * nest.group_channels // CACHE_LINE_BYTES)
             loads += FAR_LOAD_CYCLES * lines
         vector = VECTOR_CYCLES + (PLANE_CYCLES if self.planes > 1 else 0)
-        outputs = (vector * self.blocks + STORE_CYCLES) * self.high * self.positions
+        outputs = (vector * self.blocks + STORE_CYCLES) * t.positions
         if nest.outputs % LANES_PER_VECTOR:
             outputs *= MASKED_FACTOR
         outputs += CALL_CYCLES
@@ -149,7 +159,13 @@ class AmxTile:
     @property
     def plane(self) -> int:
         """The distance in bytes between the planes of an input."""
-        return -(-(self.nest.strip_elements + SLACK) // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+        return -(-self.strip_elements // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+
+    @property
+    def strip_elements(self) -> int:
+        """The elements of a copied strip, and further elements that tiles may load."""
+        further = self.computed - _padded(self.nest) if self.is_padded else 0
+        return self.nest.strip_elements + further * self.nest.channels + SLACK
 
     @property
     def panel_bytes(self) -> int:
@@ -162,29 +178,51 @@ class AmxTile:
         The cache lines of the weights of the next panel that are prefetched in each step of a call,
         or 0 if they are not contiguous.
         """
-        width = self.nest.tile.width
-        if width % self.panel or width >= self.nest.outputs:
+        width, unit = self.nest.tile.width, self._fetched_outputs
+        is_whole = unit == width or (self.is_padded and unit % width == 0)
+        if not is_whole or unit % self.panel or unit >= self.nest.outputs:
             return 0
         count = self.chunks[1]
         steps = self.walk.runs * self.walk.pieces * count
-        lines = self.blocks * self.panel_bytes // CACHE_LINE_BYTES
+        lines = self._fetched_bytes // CACHE_LINE_BYTES
         return -(-lines // (steps * self.calls))
 
     @property
     def calls(self) -> int:
-        """The number of calls in a column of tiles, which prefetch parts of the next weights."""
+        """
+        The number of calls that prefetch parts of the next weights: for a column of tiles, or the
+        outputs of a panel.
+        """
+        if self.is_padded:
+            return self._fetched_outputs // self.nest.tile.width
         return -(-min(self.nest.rows, self.nest.strip) // self.nest.tile.rows)
 
+    @property
+    def _fetched_outputs(self) -> int:
+        """The outputs with contiguous weights."""
+        return max(self.nest.tile.width, self.panel)
+
+    @property
+    def _fetched_bytes(self) -> int:
+        return self._fetched_outputs // LANES_PER_VECTOR * self.panel_bytes
+
     def next_at(self, weights: str) -> str:
-        """Return the C expression of the address of the weights that a call prefetches."""
-        size = self.blocks * self.panel_bytes
+        """
+        Return the C expression of the address of the weights that a call prefetches. Processors
+        prefetch faster if addresses are contiguous.
+        """
+        size, t = self._fetched_bytes, self.nest.tile
         part = size // self.calls // CACHE_LINE_BYTES * CACHE_LINE_BYTES
-        return f"{self.panel_at(weights)} + {size} + r / {self.nest.tile.rows} * {part}"
+        if self.is_padded and self.panel > t.width:
+            start = self._panels.panel_at(weights, BYTE_LANES.step, self._first_of_panel)
+            return f"{start} + {size} + b % {self.panel} / {t.width} * {part}"
+        return f"{self.panel_at(weights)} + {size} + r / {t.rows} * {part}"
 
     @property
     def tile_distance(self) -> int:
         """The distance in elements between tiles of the input."""
-        return self.positions * self.distance if self._is_line else self.walk.row
+        is_line = self._is_line or self.is_padded
+        return self.positions * self.distance if is_line else self.walk.row
 
     @property
     def distance(self) -> int:
@@ -193,21 +231,27 @@ class AmxTile:
 
     @property
     def _is_line(self) -> bool:
-        """Whether all positions of a call have the same distance."""
+        """Whether all positions of a call have the same distance, in input and result."""
         t = self.nest.tile
         return t.columns == 1 or t.rows == 1
 
     @property
     def line(self) -> int:
         """The number of positions of a call that have the same distance, in input and result."""
-        return self.high * self.positions if self._is_line else self.positions
+        if self.is_padded:
+            return self.nest.columns
+        return self.computed if self._is_line else self.positions
 
     def panel_at(self, weights: str) -> str:
         """Return the C expression of the address of the weights from output `b` of group `g`."""
         if self.nest.tile.width % self.panel == 0:
             return self._panels.panel_at(weights, BYTE_LANES.step)
-        start = self._panels.panel_at(weights, BYTE_LANES.step, f"b / {self.panel} * {self.panel}")
+        start = self._panels.panel_at(weights, BYTE_LANES.step, self._first_of_panel)
         return f"{start} + b % {self.panel} * {BYTE_LANES.step}"
+
+    @property
+    def _first_of_panel(self) -> str:
+        return f"b / {self.panel} * {self.panel}"
 
     @property
     def _panels(self) -> Nest:
@@ -228,6 +272,13 @@ def _tiles(nest: Nest, planes: int) -> Iterator[AmxTile]:
     length = nest.rows if is_column else nest.columns
     widths = {wide: wide * LANES_PER_VECTOR for wide in range(1, MAX_SUMS // planes + 1)}
     whole = [w for w, n in widths.items() if blocks % w == 0 and (panel % n == 0 or n % panel == 0)]
+    if planes == 1 and not nest.in_place and nest.stride == (1, 1) and nest.columns > 1 < nest.rows:
+        for wide in whole:
+            high = MAX_SUMS // wide
+            positions = -(-_padded(nest) // high)
+            if positions <= TILE_ROWS:
+                tile = Tile(nest.rows, nest.columns, wide)
+                yield AmxTile(replace(nest, tile=tile), high, positions, panel, is_padded=True)
     # A single tile of weights at a time is slower, unless there is a single one.
     for wide in whole[1:] or whole:
         for high in range(1, MAX_SUMS // (wide * planes) + 1):
@@ -242,6 +293,11 @@ def _tiles(nest: Nest, planes: int) -> Iterator[AmxTile]:
                     if high > nest.rows or positions > length:
                         continue
                 yield AmxTile(replace(nest, tile=tile), high, positions, panel, planes)
+
+
+def _padded(nest: Nest) -> int:
+    """Return the positions of a map in lines of the padded width."""
+    return (nest.rows - 1) * nest.padded_width + nest.columns
 
 
 @cache
@@ -276,8 +332,8 @@ def amx_tile(nest: Nest, max_bytes: int, output_bytes: int, *, is_wide: bool) ->
 
 def _separate(nest: Nest) -> Nest:
     """
-    Return the loops over a copy of the input. A window of one pixel needs only the pixels that it
-    reads, which form a matrix product.
+    Return the loops over a copy of the input. A window of a single pixel needs only some pixels,
+    which form a matrix product.
     """
     if nest.kernel != (1, 1) or nest.top or nest.left:
         return replace(nest, in_place=False)

@@ -181,7 +181,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     else:
         size = nest.strip_elements + SLACK
         if amx is not None:
-            size = max(size, amx.plane if is_wide else amx.nest.strip_elements + SLACK)
+            size = max(size, amx.plane if is_wide else amx.strip_elements)
         layer.scratch(lanes.element, "strip", size, 4 // lanes.step)
         fill.append(fill_of(nest))
         source = f"strip + {nest.input_at()}"

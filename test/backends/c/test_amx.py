@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_tiles import GROUPED, OUT, SHAPES, layer
-from c_harness import check, constant, make_network, place, random_inputs
+from c_harness import SANITIZE, check, constant, make_network, place, random_inputs
 from c_tiles import QUICK, source, stored
 from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
@@ -43,6 +43,12 @@ BUILDS_OF_WORDS = {
     "refused": pytest.param((*EMULATED, "-DMODEL_REQUEST_AMX()=0"), marks=needs_vectors),
     "vectors": (*QUICK, "-march=native", "-DMODEL_AMX=0"),
 }
+Shape = tuple[
+    tuple[int, ...], int, tuple[int, int], tuple[int, int], tuple[int, int, int, int],
+    tuple[int, int], int,
+]  # fmt: skip
+"""Input, outputs, kernel, strides, padding, dilations, groups."""
+
 u8 = IntegerType(8, Signedness.UNSIGNED)
 i16 = IntegerType(16)
 
@@ -163,6 +169,49 @@ def test_largest_sums_of_16_bits(flags: tuple[str, ...]):
     module = make_network([(element, x.shape)], build)
     assert uses_amx(module)
     check(module, {"input0": x}, flags=flags)
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("storage", [i8, u8])
+def test_small_maps(flags: tuple[str, ...], storage: IntegerType):
+    """All positions of a small map form lines, in which some are not stored."""
+    element = UniformType(1.0, 3, storage=storage)
+    shapes = [
+        ((1, 7, 7, 64), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+        ((2, 5, 6, 20), 48, (2, 3), (1, 1), (1, 1, 0, 1), (1, 1), 1),
+        ((1, 6, 6, 12), 9, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2), 1),
+        ((1, 5, 9, 40), 64, (3, 2), (1, 1), (1, 0, 1, 1), (1, 1), 2),
+    ]
+    wide = UniformType(1.0, storage=i16)
+
+    def build(*inputs: SSAValue) -> list[SSAValue]:
+        return [
+            layer(seed + i, x, element, *shape[1:], result)
+            for i, (x, shape) in enumerate(zip(inputs, shapes, strict=True))
+            for seed, result in ((0, OUT), (3, wide))
+        ]
+
+    module = make_network([(element, shape[0]) for shape in shapes], build)
+    kernels = source(module, "model_kernels.h")
+    assert all(f"{size}_of_" in kernels for size in ("_7x7", "_5x6", "_6x6", "_5x9"))
+    check(module, flags=flags)
+
+
+@needs_vectors
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("storage", "shape"),
+    [
+        (i8, ((1, 7, 7, 64), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)),
+        (i16, ((1, 9, 7, 36), 48, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1)),
+        (i16, ((1, 9, 9, 68), 64, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1)),
+    ],
+)
+def test_tiles_load_only_the_workspace(storage: IntegerType, shape: Shape):
+    element = UniformType(1.0, 3, storage=storage)
+    module = make_network([(element, shape[0])], lambda x: [layer(0, x, element, *shape[1:])])
+    assert uses_amx(module)
+    check(module, flags=(*SANITIZE, *EMULATED[len(QUICK) :]))
 
 
 def product(rows: int, k: int, outputs: int, storage: IntegerType) -> ModuleOp:
