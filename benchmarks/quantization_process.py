@@ -15,6 +15,9 @@ from pathlib import Path
 
 
 def by_ceras(model: str, samples: str, states: Sequence[str]) -> None:
+    from ceras_ir.command.entry_point import start_quickly
+
+    start_quickly()  # As each command does, before it imports other modules.
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.parsing import read_network
     from ceras_ir.pipeline.pass_options import build

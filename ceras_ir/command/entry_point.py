@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from ceras_ir.command.cached_methods import cache_methods
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -56,11 +58,7 @@ class Command(NamedTuple):
             )
             return 1
         try:
-            # Modules and IR have many objects that live until the end. By default, Python searches
-            # for garbage after 700 new objects; a short command searches less often.
-            gc.set_threshold(50_000, 20, 100)
-            # Products are small and many, and idle threads of OpenBLAS spin.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            start_quickly()
             main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
             # Imported objects remain: the collector need not visit them again.
             gc.freeze()
@@ -79,6 +77,16 @@ class Command(NamedTuple):
                 # The result is complete. An interrupt during the exit of the interpreter would end
                 # it by the signal, without a message.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def start_quickly() -> None:
+    """Prepare a process for a short command, before it imports other modules."""
+    # Modules and IR have many objects that live until the end. By default, Python searches for
+    # garbage after 700 new objects; a short command searches less often.
+    gc.set_threshold(50_000, 20, 100)
+    # Products are small and many, and idle threads of OpenBLAS spin.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    cache_methods()
 
 
 OUT_OF_MEMORY = "out of memory: check the shapes of the network and the limit of memory (ulimit -v)"

@@ -40,6 +40,7 @@ from ceras_ir.interpreters.windows import (
     window_sum,
 )
 from ceras_ir.network import integer
+from ceras_ir.network.distinct import distinct
 from ceras_ir.network.integer import shift_swish
 
 Array = NDArray[np.generic]
@@ -358,7 +359,7 @@ class GraphFunctions(InterpreterFunctions):
             return (np.clip(stored, low, high).astype(x.dtype),)
         total = window_sum(window, window.padded(_centred(x, graph.stored_element(op.input)), 0))
         result = np.empty(total.shape, graph.numpy_dtype(graph.element_of(op.result)))
-        for count in np.unique(divisors):
+        for count in distinct(divisors):
             at = np.broadcast_to(divisors == count, total.shape)
             requant = average_requant(op, int(count))
             result[at] = integer.requantize(total[at], requant, graph.stored_element(op.result))

@@ -33,6 +33,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function, FunctionAttr
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network.distinct import distinct
 from ceras_ir.network.function import module_of
 from ceras_ir.transforms.graph import formulas
 from ceras_ir.transforms.graph.formulas import Doubles
@@ -177,7 +178,7 @@ MAX_ARGUMENT_EXPONENT = 128
 """Arguments are below 2^128."""
 
 _BINADES = [2.0**e * (1.0 + 0.37 * (e & 1)) for e in range(-149, MAX_ARGUMENT_EXPONENT)]
-GRID: Floats = np.unique(
+GRID: Floats = distinct(
     np.array([*_BINADES, *(-x for x in _BINADES), *np.linspace(-16, 16, 129)], np.float32)
 )
 """A number of each binade, and multiples of 1/4 up to 16, in ascending order."""
@@ -389,7 +390,7 @@ def _beside_boundaries(formula: Formula) -> Floats:
         is_low = np.sign(found) == signs[rows, at]
         low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
     boundaries = np.concatenate([low, high])
-    return _numbers(np.unique(boundaries[:, None] + np.arange(-2, 3)))
+    return _numbers(distinct(boundaries[:, None] + np.arange(-2, 3)))
 
 
 def _differences(op: Operation, values: Mapping[SSAValue, Doubles]) -> Iterator[Doubles]:

@@ -392,6 +392,7 @@ def _coarse(
     import numpy as np
 
     from ceras_ir.dialects import graph
+    from ceras_ir.network.distinct import distinct
     from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise, decibels
 
     noise = OutputNoise(quantities)
@@ -399,12 +400,12 @@ def _coarse(
         noise.add(exact, rounded)
     variance = noise.signal.variance
     groups = noise.groups(variance)
-    for group in np.unique(groups):
+    for group in distinct(groups):
         chosen = groups == group
         with np.errstate(all="ignore"):
             squares = np.square(stored[:, chosen] - real[:, chosen])
         ratio = decibels(float(variance[chosen].sum()), float(squares.sum(axis=1).mean()))
-        count, exact = (len(np.unique(array[:, chosen])) for array in (stored, real))
+        count, exact = (len(distinct(array[:, chosen])) for array in (stored, real))
         if count < min(MIN_INTEGERS, exact) and ratio < GOOD_DB:
             yield _part(chosen.reshape(graph.shape_of(value))), (count, exact, len(real))
 

@@ -36,6 +36,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network.distinct import distinct
 from ceras_ir.network.function import (
     data_operands,
     keeps_scale,
@@ -96,7 +97,7 @@ def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
     """
     walk = _Labelling(main)
     labels = walk.labels(value).reshape(-1).astype(np.int64)
-    if len(np.unique(labels[labels > 0])) < 2:
+    if len(distinct(labels[labels > 0])) < 2:
         return None
     return Quantities(labels, np.array(walk.families))
 
