@@ -214,6 +214,13 @@ def _by_columns(
     result = np.empty((n, oh, ow, o), padded.dtype)
     factors = weights.reshape(o, -1).T
     step = max(1, MAX_COPIED_ELEMENTS // max(ow * kh * kw * c, 1))
+    if (images := min(step // max(oh, 1), n)) > 1 and padded.flags.c_contiguous:
+        # The products of several images are still separate.
+        for first in range(0, n, images):
+            piece = result[first : first + images].reshape(-1, oh * ow, o)
+            columns = _columns(padded[first : first + images], window, (len(piece), oh, ow, c))
+            np.matmul(columns.reshape(len(piece), oh * ow, -1), factors, out=piece)
+        return result
     stride, reach = window.strides[0], (kh - 1) * window.dilations[0] + 1
     for image, start in product(range(n), range(0, oh, step)):
         rows, first = min(step, oh - start), start * stride

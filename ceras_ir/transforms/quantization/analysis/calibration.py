@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,11 +137,12 @@ def observe(
     """
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
-    readings = [reading_of(value) for value in values]
+    readings = [(reading_of(value), _masking(value)) for value in values]
 
     def add(value: SSAValue, array: NDArray[np.float32]) -> None:
         if (number := numbers.get(value)) is not None:
-            found.add(number, readings[number].observed(_without_masks(value, array)), value)
+            reading, data = readings[number]
+            found.add(number, reading.observed(data(array)), value)
 
     def counted() -> Iterator[Mapping[str, Array]]:
         for sample in samples:
@@ -352,7 +353,7 @@ def channel_statistics(
     Run the network on `samples`, and return the largest magnitudes of the channels of each value,
     with mean squares if `powers` is true. Raise an `InputError` for an element that is not finite.
     """
-    wanted = {value: reading_of(value) for value in values}
+    wanted = {value: (reading_of(value), _masking(value)) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
 
     def add(value: SSAValue, array: NDArray[np.float32]) -> None:
@@ -360,7 +361,8 @@ def channel_statistics(
             return
         if value not in found:
             found[value] = ChannelStatistics(array.shape[-1] if array.ndim else 1)
-        observed = wanted[value].observed(_without_masks(value, array))
+        reading, data = wanted[value]
+        observed = reading.observed(data(array))
         found[value].add(observed, powers=powers)
         if not observed.is_finite:
             raise not_finite(value)
@@ -369,24 +371,32 @@ def channel_statistics(
     return found
 
 
-def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
+Masking: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+def _masking(value: SSAValue) -> Masking:
     """
-    Replace elements that do not represent data by 0 before they are observed: infinities of values
-    that remain in float, such as masks of scores.
+    Return a function of the elements of `value`, which replaces elements that do not represent data
+    by 0: infinities of values that remain in float, such as masks of scores.
 
     NaN is also replaced if all consumers are float operations or conditions, for example a Where
     that selects other elements. -inf is also replaced if all consumers are maximum poolings.
     """
-    if _only_pooled(value):
-        array = np.where(np.isneginf(array), np.float32(0), array)
+    rest = _other_masking(value)
+    if not _only_pooled(value):
+        return rest
+    return lambda array: rest(np.where(np.isneginf(array), np.float32(0), array))
+
+
+def _other_masking(value: SSAValue) -> Masking:
     if isinstance(value.owner, Operation) and not is_kept_in_float(value.owner):
-        return array
+        return lambda array: array
     users = [use.operation for use in value.uses]
     if all(op.results and (is_kept_in_float(op) or is_plain(op.results[0])) for op in users):
-        return np.where(np.isfinite(array), array, np.float32(0))
+        return lambda array: np.where(np.isfinite(array), array, np.float32(0))
     if isinstance(value.owner, Block):
-        return array
-    return np.where(np.isinf(array), np.float32(0), array)
+        return lambda array: array
+    return lambda array: np.where(np.isinf(array), np.float32(0), array)
 
 
 def _only_pooled(value: SSAValue) -> bool:
