@@ -26,11 +26,13 @@ from ceras_ir.dialects.mem import (
 from ceras_ir.targets.capabilities import GapRule
 from ceras_ir.transforms.memory.liveness import (
     Liveness,
+    Part,
     Steps,
     analyse,
     byte_size,
     steps,
 )
+from ceras_ir.transforms.memory.offsets import Span, max_live_bytes
 from ceras_ir.transforms.memory.slices import (
     Slicing,
     operand_in_place,
@@ -116,26 +118,25 @@ def choose_slices(
     known = Steps(main)
     plain = analyse(main, include_io=include_io, known=known)
     cap = plain.lower_bound(alignment)
+    peaks = Peaks(main, plain, rule, alignment, include_io)
 
-    def tried(slicing: Slicing) -> Liveness | None:
-        found = analyse(main, include_io=include_io, slicing=slicing, known=known)
-        return found if found.lower_bound(alignment) <= cap else None
+    def result(wanted: frozenset[OperandPair] | None) -> tuple[Liveness, Liveness]:
+        slicing = Slicing(rule, wanted)
+        return analyse(main, include_io=include_io, slicing=slicing, known=known), plain
 
-    if (every_slice := tried(Slicing(rule))) is not None:
-        return every_slice, plain
-    none = Slicing(rule, frozenset())
-    best = analyse(main, include_io=include_io, slicing=none, known=known)
+    if peaks.of(None) <= cap:
+        return result(None)
     chosen: frozenset[OperandPair] = frozenset()
     attempts = MAX_OPERATIONS_TRIED // known.end
 
     def add(pairs: Sequence[OperandPair]) -> list[OperandPair]:
         # Choose the pairs that need no more memory, by bisection; return the remaining pairs.
-        nonlocal best, chosen, attempts
+        nonlocal chosen, attempts
         if not attempts:
             return [*pairs]
         attempts -= 1
-        if (found := tried(Slicing(rule, chosen | frozenset(pairs)))) is not None:
-            best, chosen = found, chosen | frozenset(pairs)
+        if peaks.of(chosen | frozenset(pairs)) <= cap:
+            chosen |= frozenset(pairs)
             return []
         if len(pairs) == 1:
             return [*pairs]
@@ -150,4 +151,48 @@ def choose_slices(
     for _ in range(MAX_ROUNDS):
         if rest:
             rest = add(rest)
-    return best, plain
+    return result(chosen)
+
+
+class Peaks:
+    """
+    The peaks of live bytes of choices of slices. Only the parts of the network with a changed
+    choice are analysed again.
+    """
+
+    def __init__(
+        self, main: FuncOp, plain: Liveness, rule: GapRule, alignment: int, include_io: bool
+    ) -> None:
+        self.main, self.known, self.rule = main, plain.steps, rule
+        self.alignment, self.include_io = alignment, include_io
+        order = self.known.order
+        self.parts = [
+            part
+            for part in self.known.parts
+            if any(isinstance(order[step], ConcatOp) for step in part.steps)
+        ]
+        inside = {value for part in self.parts for value in part.values}
+        self.fixed = [b.span for b in plain.buffers if inside.isdisjoint(b.values)]
+        """The buffers without a choice."""
+        self.spans: dict[tuple[Part, frozenset[OperandPair] | None], list[Span]] = {}
+
+    def of(self, wanted: frozenset[OperandPair] | None) -> int:
+        """Return the peak for the pairs `wanted`, or for all slices that are possible."""
+        found = [*self.fixed]
+        for part in self.parts:
+            found += self._spans(part, wanted)
+        return max_live_bytes(found, self.alignment)
+
+    def _spans(self, part: Part, wanted: frozenset[OperandPair] | None) -> list[Span]:
+        if wanted is not None:
+            wanted = frozenset(pair for pair in wanted if pair[0].results[0] in part.values)
+        if (part, wanted) not in self.spans:
+            found = analyse(
+                self.main,
+                include_io=self.include_io,
+                slicing=Slicing(self.rule, wanted),
+                known=self.known,
+                part=part,
+            )
+            self.spans[part, wanted] = found.spans
+        return self.spans[part, wanted]

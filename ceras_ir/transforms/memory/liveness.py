@@ -7,9 +7,11 @@ that are written in place. Steps are the indices of operations in `main` without
 is live from the step that writes it up to and including the last use.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from operator import attrgetter
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -41,6 +43,11 @@ class BufferOptions:
     """Place buffers at multiples of this number of bytes, and round sizes up to it."""
     io: bool = False
     """Include arguments and results; otherwise they remain in the caller's memory."""
+
+
+def overwritten_operands(op: Operation) -> tuple[SSAValue, ...]:
+    """Return the operands that the result of `op` may overwrite, in order."""
+    return tuple(operand for operand in op.operands if may_overwrite(op, operand))
 
 
 def byte_size(value: SSAValue) -> int:
@@ -84,6 +91,14 @@ class Buffer:
         return Span(self.size, self.lower, self.upper)
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Values that can share memory only with each other, and the steps that compute them."""
+
+    values: frozenset[SSAValue]
+    steps: Sequence[int]
+
+
 class Steps:
     """
     The operations of `main` in order (a step each), and facts about the values that do not depend
@@ -102,10 +117,44 @@ class Steps:
             and any(isinstance(use.operation, LaunchOp) for use in op.result.uses)
         ]
         self.byte_size = cache(byte_size)
-        self.may_overwrite = cache(may_overwrite)
+        self.slices = cache(slices)
+        self.overwritten = cache(overwritten_operands)
         self.viewed_operand = cache(viewed_operand)
         self._position = {op: i for i, op in enumerate(self.order)}
         self._last_uses: dict[SSAValue, int] = {}
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """
+        The parts of the network. A result is in the part of the operands that it can view, that it
+        can overwrite, or that a concatenation could have in place.
+        """
+        root: dict[SSAValue, SSAValue] = {}
+
+        def root_of(value: SSAValue) -> SSAValue:
+            while (above := root.get(value, value)) is not value:
+                root[value] = root.get(above, above)
+                value = above
+            return value
+
+        for op in self.order:
+            related = [*op.operands] if isinstance(op, ConcatOp) else [*self.overwritten(op)]
+            if (source := self.viewed_operand(op)) is not None:
+                related.append(source)
+            for result in op.results:
+                root[result] = result
+                for operand in related:
+                    root[root_of(operand)] = root_of(result)
+        values, numbers = (
+            defaultdict[SSAValue, set[SSAValue]](set),
+            defaultdict[SSAValue, list[int]](list),
+        )
+        for value in root:
+            values[root_of(value)].add(value)
+        for step, op in enumerate(self.order):
+            for top in dict.fromkeys(map(root_of, op.results)):
+                numbers[top].append(step)
+        return [Part(frozenset(found), numbers[top]) for top, found in values.items()]
 
     def last_use(self, value: SSAValue) -> int:
         """
@@ -164,16 +213,14 @@ class Liveness:
             return source if fits and self._has_room(op, source) else None
         if not in_place:
             return None
-        for operand in op.operands:
+        for operand in (overwritten := self.steps.overwritten(op)):
             buffer = self.by_value.get(operand)
             if buffer is None or buffer.upper != step + 1 or buffer.has_result:
-                continue
-            if not self.steps.may_overwrite(op, operand):
                 continue
             # Other operands in the same buffer must have the same position.
             same = [v for v in op.operands if self.by_value.get(v) is buffer]
             places = {self.place_of(v) for v in same}
-            can_overwrite = len(places) == 1 and all(self.steps.may_overwrite(op, v) for v in same)
+            can_overwrite = len(places) == 1 and all(v in overwritten for v in same)
             if can_overwrite and self._has_room(op, operand) and not self._is_column(op, buffer):
                 return operand
         return None
@@ -191,7 +238,7 @@ class Liveness:
         (result,) = op.results
         return any(
             isinstance(use.operation, ConcatOp)
-            and any(part.pitch for part in slices(use.operation))
+            and any(part.pitch for part in self.steps.slices(use.operation))
             and self.slicing.wants(use.operation, result)
             for use in result.uses
         )
@@ -224,7 +271,7 @@ class Liveness:
         `upper` is the step after the last use of the result. Return whether any operand is stored
         there; if not, the caller must add a buffer for the result.
         """
-        parts, merged = slices(op), dict[int, tuple[Buffer, Slice, int]]()
+        parts, merged = self.steps.slices(op), dict[int, tuple[Buffer, Slice, int]]()
         if not parts:
             reason = "it is neither one run of bytes nor columns of the result"
             self.copied |= {(op, operand): reason for operand in op.operands}
@@ -237,9 +284,8 @@ class Liveness:
         if not merged:
             return False
         old = [buffer for buffer, _, _ in merged.values()]
-        result_buffer = Buffer(byte_size(op.result), min(b.lower for b in old), upper)
+        result_buffer = Buffer(self.steps.byte_size(op.result), min(b.lower for b in old), upper)
         self._put(op.result, result_buffer)
-        self.buffers[self.buffers.index(old[0])] = result_buffer
         for buffer, part, shift in merged.values():
             width = self._width(part)
             for value in buffer.values:
@@ -249,8 +295,13 @@ class Liveness:
                     has_gaps = row_count(value) > 1 and part.pitch != row_bytes(value)
                     pitch = part.pitch if has_gaps else 0
                 self.take_over(value, result_buffer, (start, pitch), buffer.upper)
-        self.buffers = [b for b in self.buffers if all(b is not merged for merged in old)]
-        self.buffers.sort(key=lambda b: b.lower)
+        # The new buffer has the place of the first old buffer.
+        self.buffers = [
+            result_buffer if b is old[0] else b
+            for b in self.buffers
+            if b is old[0] or id(b) not in merged
+        ]
+        self.buffers.sort(key=attrgetter("lower"))
         return True
 
     def _width(self, part: Slice) -> int:
@@ -343,10 +394,11 @@ def analyse(
     in_place: bool = True,
     slicing: Slicing | None = None,
     known: Steps | None = None,
+    part: Part | None = None,
 ) -> Liveness:
     """
     Return the buffers that the values of `main` need, with live ranges. `known` has the steps of
-    `main`, if they were computed before.
+    `main`, if they were computed before. If `part` is given, only its values are included.
 
     1. Graph inputs and outputs have no buffers, because they are in the caller's memory, unless
        `include_io` is true.
@@ -358,13 +410,17 @@ def analyse(
     known = known or Steps(main)
     result = Liveness(known, slicing=slicing)
     for constant in known.launch_constants:
-        result.add(constant, 0, known.end)
-    if include_io:
-        for argument in main.body.block.args:
+        if part is None or constant in part.values:
+            result.add(constant, 0, known.end)
+    for argument in main.body.block.args if include_io else ():
+        if part is None or argument in part.values:
             result.add(argument, 0, known.last_use(argument))
-    for step, op in enumerate(known.order):
+    for step in range(len(known.order)) if part is None else part.steps:
+        op = known.order[step]
         for value in op.results:
             if value in known.returned and not include_io:
+                continue
+            if part is not None and value not in part.values:
                 continue
             upper = known.last_use(value)
             if (same := result.shared(op, step, in_place)) is not None:

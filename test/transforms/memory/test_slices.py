@@ -20,12 +20,14 @@ from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import Array, run, run_in_arena
 from ceras_ir.network.function import main_function
+from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 from ceras_ir.targets.protocol import target_names
 from ceras_ir.transforms.memory import copies
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.copies import copied_bytes, fewest_copied_bytes
-from ceras_ir.transforms.memory.liveness import Liveness, steps
+from ceras_ir.transforms.memory.liveness import Liveness, analyse, steps
+from ceras_ir.transforms.memory.slices import Slicing, accept_gaps, slices
 
 INT8 = UniformType(0.5)
 HALVE = RequantAttr(1)
@@ -276,3 +278,32 @@ def test_random_columns_in_their_arena(first: int):
         agree(module)
         written_to_be_read(module)
     assert saved > 10
+
+
+@pytest.mark.parametrize("rule", [accept_gaps, takes_runs_only])
+@pytest.mark.parametrize(
+    ("growth", "shapes"), [(runs, [(2, 6), (1, 6)]), (columns, [(4, 3), (2, 2, 2)])]
+)
+def test_peaks_of_parts_are_those_of_the_network(
+    growth: Growth, shapes: list[tuple[int, ...]], rule: GapRule
+):
+    """The analysis of parts with a changed choice agrees with that of the entire network."""
+    several = 0
+    for seed in range(20):
+        source = random.Random(seed)
+        main = main_function(grown(source, shapes, 30, growth))
+        io = bool(seed % 2)
+        plain = analyse(main, include_io=io)
+        peaks = copies.Peaks(main, plain, rule, 16, io)
+        several += len(peaks.parts) > 1
+        pairs = [
+            (op, part.operand)
+            for op in plain.steps.order
+            if isinstance(op, graph.ConcatOp)
+            for part in slices(op)
+        ]
+        choices = [frozenset(p for p in pairs if source.random() < 0.5) for _ in range(8)]
+        for wanted in (None, frozenset[copies.OperandPair](), *choices):
+            whole = analyse(main, include_io=io, slicing=Slicing(rule, wanted))
+            assert peaks.of(wanted) == whole.lower_bound(16)
+    assert several
