@@ -5,7 +5,7 @@ Print float convolutions and matrix products in register tiles, like `linear_til
 four results instead of 36.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, prod
 
 import numpy as np
@@ -20,6 +20,7 @@ from ceras_ir.backends.c.register_tiles import (
     Walk,
     whole_tiles,
 )
+from ceras_ir.backends.c.row_parts import RowPart
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
@@ -66,12 +67,31 @@ def print_float_tiles(
     Print the statements of the layer that use vector instructions. `names` are the C names of
     input, result, weights, bias and residual ("" without a residual).
     """
-    x, y, w, b, residual = names
-    add_products(layer.kernels, nest.walk(1), FLOATS)
     layer.kernels.use("finish_f32")
+    parts = RowPart.of(nest)
+    for part in parts:
+        depth = int(len(parts) > 1)
+        if depth:
+            layer.line("{")
+        _print_part(layer, op, part, names, depth)
+        if depth:
+            layer.line("}")
+    activate(layer, op, nest, names[1])
+
+
+def _print_part(
+    layer: Layer,
+    op: LinearOperation,
+    part: RowPart,
+    names: tuple[str, str, str, str, str],
+    depth: int,
+) -> None:
+    x, y, w, b, residual = names
+    nest, walk = part.nest, part.walk
+    add_products(layer.kernels, walk, FLOATS)
     fill: list[str] = []
     if nest.in_place:
-        source = nest.place_of(x)
+        source = nest.place_of(part.input(x))
     else:
         halo = layer.kernels.use(
             "halo", NAME="f32", TO="float", IN="float", SHIFT="", WHAT="as it is"
@@ -84,25 +104,24 @@ def print_float_tiles(
         )
     bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
-    walk = replace(nest.walk(1), fetches_next=nest.fetches_next)
     text = float_tile(walk, stores, has_clamp=bounds is not None)
     tile = layer.kernels.add(*text, FLOAT_LANES)
     first = nest.first_output("b")
-    arguments = f"{source}, {nest.panel_at(w, 1)}, {b} + {first}, {y} + at"
+    arguments = f"{source}, {part.panel(w)}, {b} + {first}, {part.result(y)} + at"
     if residual:
-        arguments += f", {residual} + at"
+        arguments += f", {part.result(residual)} + at"
     if bounds is not None:
         arguments += f", {float_literal(bounds[0])}, {float_literal(bounds[1])}"
     if stores.is_masked:
         arguments += f", {nest.outputs} - b"
-    if nest.fetches_next:
+    if walk.fetches_next:
         arguments += f", {nest.next_part(w)}"
     nest.print(
         layer,
         fill,
         lambda: [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"],
+        depth=depth,
     )
-    activate(layer, op, nest, y)
 
 
 def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:

@@ -74,7 +74,7 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
         width = nest.tile.width
         packed = layer.scratch("float", "panels", nest.padded_outputs * k, 4)
         zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
-        pack = layer.kernels.use("pack_panels")
+        pack = layer.kernels.use("pack_tiles")
         layer.line(f"(void)memset({zeros}, 0, {nest.padded_outputs}U * sizeof *{zeros});")
         layer.rows(
             n,

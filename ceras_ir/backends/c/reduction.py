@@ -39,8 +39,8 @@ def _index(name: str, strides: list[int]) -> str:
     return " + ".join(f"{name}{d} * {s}" for d, s in enumerate(strides) if s) or "0"
 
 
-SUMS_AT_ONCE = 8
-"""The rows that `sum_last_f32` adds together."""
+SUMS_AT_ONCE, VECTOR_SUMS = 8, 16
+"""The rows that `sum_last_f32` adds together, and the rows whose sums fill a vector."""
 
 
 @prints(graph.ReduceOp)
@@ -52,7 +52,7 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
     inner, (steps,) = merge([shape[i] for i in axes], [[strides[i] for i in axes]])
     ctype = value_type(op.result)
     if op.function is Reduce.SUM and ctype == "float" and steps == [1]:
-        kernel = layer.kernels.use("sum_last_f32")
+        kernel = layer.kernels.use("sum_last_rows" if layer.options.vectors else "sum_last_f32")
         layer.rows(
             prod(shape_of(op.result)),
             prod(shape),
@@ -60,7 +60,7 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
                 f"{kernel}({from_row(x, first, prod(inner))}, {from_row(y, first, 1)}, {count}, "
                 f"{prod(inner)});"
             ),
-            SUMS_AT_ONCE,
+            VECTOR_SUMS if layer.options.vectors else SUMS_AT_ONCE,
         )
         return
     value = combine(layer.kernels, COMBINING_OPERATORS[op.function], ctype, "total", "v")

@@ -66,6 +66,24 @@ def test_functions_of_arrays_are_bit_exact():
             check(module, {"input0": x[:, None], "input1": bits.view(np.float32)}, flags=flags)
 
 
+def test_sums_of_rows_are_bit_exact():
+    """Rows and elements that fill vectors and that do not, infinities, NaN and signs of zeros."""
+    rng = np.random.default_rng(5)
+    shapes = [(1, 1), (3, 16), (16, 5), (17, 33), (40, 64), (197, 192), (5, 2, 48)]
+    rows = {f"input{i}": rng.normal(size=s).astype(np.float32) for i, s in enumerate(shapes)}
+    rows["input3"][2, 7], rows["input3"][3, 8], rows["input3"][16, 32] = np.inf, np.nan, -np.inf
+    rows["input4"][7:33] = -0.0
+    rows["input4"][8, 63] = 0.0
+
+    def build(*values: SSAValue) -> list[SSAValue]:
+        last = ((v, len(graph.shape_of(v)) - 1) for v in values)
+        return [graph.ReduceOp(graph.Reduce.SUM, v, [axis]).result for v, axis in last]
+
+    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+        module = make_network([(f32, s) for s in shapes], build)
+        check(module, rows, flags=flags)
+
+
 def softmax_rows(n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
     """
     Return rows of `n` elements: of normal size, with quotients near the smallest floats, with
