@@ -18,11 +18,14 @@ from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
     BlockWindows,
+    Concatenation,
     Convolution,
     Feature,
     FunctionTable,
     MaxPool,
     Pipeline,
+    Repetition,
+    Selection,
     Source,
     SumScale,
 )
@@ -35,8 +38,8 @@ from ceras_ir.backends.dataflow.plan import (
     PlannedConvolution,
     batches,
     good_slots,
-    with_rings,
 )
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.support.native import has_verilator
 
@@ -123,9 +126,30 @@ def average(operand: Block, multiplier: int, shift: int) -> Convolution:
     )
 
 
-def table(operand: Block, rng: np.random.Generator) -> FunctionTable:
-    """Draw a random function."""
-    return FunctionTable("function", operand.feature, (operand,), rng.integers(-128, 128, 256))
+def table(operand: Block, rng: np.random.Generator, count: int = 1) -> FunctionTable:
+    """Draw a random function, or `count` functions that channels select at random."""
+    numbers = tuple(rng.integers(0, count, operand.feature.channels).tolist()) if count > 1 else ()
+    tables = rng.integers(-128, 128, (count, 256))
+    return FunctionTable("function", operand.feature, (operand,), tables, numbers)
+
+
+def concatenation(first: Block, second: Block, *, second_is_lower: bool) -> Concatenation:
+    """Join the channels of two values; the first is streamed."""
+    f = first.feature
+    feature = Feature(f.rows, f.channels + second.feature.channels, f.columns)
+    return Concatenation("joined", feature, (first, second), second_is_lower)
+
+
+def repetition(operand: Block, rows: int, columns: int) -> Repetition:
+    """Repeat rows and columns."""
+    f = operand.feature
+    feature = Feature(f.rows * rows, f.channels, f.columns * columns)
+    return Repetition("repeated", feature, (operand,), (rows, columns))
+
+
+def selection(operand: Block, start: Feature, size: Feature) -> Selection:
+    """Select ranges of rows, channels and columns."""
+    return Selection("selected", size, (operand,), start)
 
 
 def addition(first: Block, second: Block, terms: tuple[Addend, Addend]) -> Addition:
@@ -139,7 +163,20 @@ def expected(block: Block, operands: Sequence[Integers]) -> Integers:
     """Compute the result of a block, [frames, rows, columns, channels]."""
     x, f = operands[0], block.feature
     if isinstance(block, FunctionTable):
-        return block.table[x & 255]
+        if not block.numbers:
+            return block.tables[0][x & 255]
+        return np.stack(
+            [block.tables[n][x[..., c] & 255] for c, n in enumerate(block.numbers)], axis=-1
+        )
+    if isinstance(block, Concatenation):
+        order = operands[::-1] if block.second_is_lower else operands
+        return np.concatenate(order, axis=-1)
+    if isinstance(block, Repetition):
+        return x.repeat(block.factors[0], axis=1).repeat(block.factors[1], axis=2)
+    if isinstance(block, Selection):
+        a = block.start
+        x = x[:, a.rows : a.rows + f.rows, a.columns : a.columns + f.columns]
+        return x[..., a.channels : a.channels + f.channels]
     if isinstance(block, Addition):
         total = sum(
             term.sign * (value << term.shift)

@@ -90,6 +90,12 @@ class Arithmetic:
     widths: tuple[int, ...] = (8, 16)
     """The bits of stored activations on the fastest device; the host computes other widths."""
 
+    wide_share: float | None = None
+    """
+    The share of the modelled time that 16-bit values may take if the user gives no budget; `None`,
+    the default of `choose-precision`.
+    """
+
     @property
     def narrow(self) -> bool:
         """Whether the fastest device stores activations only in 8 bits."""

@@ -7,17 +7,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.traits import SymbolTable
 
-from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline, extract
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline
 from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
+from ceras_ir.backends.dataflow.extract import extract
 from ceras_ir.backends.dataflow.lanes import MAX_BANK_WORDS, MAX_PLACES
 from ceras_ir.backends.dataflow.plan import (
     PipelinePlan,
     PlannedConvolution,
     batches,
     min_slots,
-    with_rings,
 )
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.support.diagnostics import Finding, InputError, node_name

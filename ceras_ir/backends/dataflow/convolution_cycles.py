@@ -8,9 +8,23 @@ Model the cycles of a convolution: the window buffer, the sequencer of weights, 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from ceras_ir.backends.dataflow.blocks import Block
-from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution, batches
+from ceras_ir.backends.dataflow.blocks import (
+    Block,
+    Concatenation,
+    Convolution,
+    MaxPool,
+    Repetition,
+    Selection,
+    Source,
+)
+from ceras_ir.backends.dataflow.plan import (
+    PipelinePlan,
+    PlannedConvolution,
+    batches,
+    completed_windows,
+)
 from ceras_ir.backends.dataflow.processes import (
     Engine,
     Events,
@@ -82,19 +96,52 @@ class Word:
 
     number: int
     """The index of the row to which the word belongs."""
-    is_last: bool
-    """Whether the word is the last of the row."""
+    channel: int
+    channels: int
+    """The number of channels of the row."""
+
+    @property
+    def is_last(self) -> bool:
+        return self.channel == self.channels - 1
 
 
 def row_order(block: Block, plan: PipelinePlan) -> list[Word]:
     """Return the words that `block` sends for a frame, in their order."""
-    last = block.feature.channels - 1
-    return [
-        Word(row, channel == last)
-        for batch in batches(block, plan.convolutions)
-        for channel in range(block.feature.channels)
-        for row in batch
-    ]
+    count = block.feature.channels
+    if isinstance(block, Convolution | Source):
+        return [
+            Word(row, channel, count)
+            for batch in batches(block, plan.convolutions)
+            for channel in range(count)
+            for row in batch
+        ]
+    found: list[Word] = []
+    ends = [0, *accumulate(completed_windows(block))] if isinstance(block, MaxPool) else []
+    for word in row_order(block.inputs[0], plan):
+        row, channel, rows = word.number, word.channel, range(word.number, word.number + 1)
+        match block:
+            case MaxPool():
+                rows = range(ends[row], ends[row + 1])
+            case Repetition():
+                rows = range(row * block.factors[0], (row + 1) * block.factors[0])
+            case Selection():
+                row, channel = row - block.start.rows, channel - block.start.channels
+                if row not in range(block.feature.rows) or channel not in range(count):
+                    continue
+                rows = range(row, row + 1)
+            case Concatenation():
+                second, first = block.inputs[1].feature.channels, block.input.channels
+                if block.second_is_lower and channel == 0:
+                    found += [Word(row, c, count) for c in range(second)]
+                channel += second if block.second_is_lower else 0
+                found.append(Word(row, channel, count))
+                if word.is_last and not block.second_is_lower:
+                    found += [Word(row, first + c, count) for c in range(second)]
+                continue
+            case _:
+                pass
+        found += [Word(row, channel, count) for row in rows]
+    return found
 
 
 @dataclass(eq=False)

@@ -6,16 +6,19 @@ that cause them. Ports never stall.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
+    Concatenation,
     Convolution,
     FunctionTable,
     MaxPool,
     Pipeline,
+    Repetition,
+    Selection,
 )
 from ceras_ir.backends.dataflow.convolution_cycles import ConvolutionModel, row_order
 from ceras_ir.backends.dataflow.plan import PipelinePlan, completed_windows
@@ -26,6 +29,7 @@ from ceras_ir.backends.dataflow.processes import (
     Next,
     Peek,
     Process,
+    ProcessRequest,
     Receive,
     Send,
 )
@@ -167,8 +171,19 @@ class _Model:
                     self._ring(block.inputs[1], operands[1], written, freed, capacity)
                 )
                 self.engine.start(self._addition(block, operands[0], out, written, freed))
+            case Concatenation():
+                written, freed = Events(), Events()
+                capacity = self.plan.ring_rows(block)
+                ring = self._ring(block.inputs[1], operands[1], written, freed, capacity)
+                self.engine.start(ring)
+                joined = self._concatenation(block, operands[0], out, written, freed)
+                self.engine.start(joined)
             case FunctionTable():
                 self.engine.start(self._register(operands[0], out))
+            case Repetition():
+                self.engine.start(self._repetition(block, operands[0], out))
+            case Selection():
+                self.engine.start(self._selection(block, operands[0], out))
             case _:
                 raise AssertionError(block)
 
@@ -215,6 +230,55 @@ class _Model:
                     self.engine.post(freed, taken + 1)
                     rows += 1
                 left.append((yield Send([out], max(taken + 2, left[-1] + 1))))
+
+    def _concatenation(
+        self, block: Concatenation, link: Link, out: Link, written: Events, freed: Events
+    ) -> Process:
+        order, second = row_order(block.inputs[0], self.plan), block.inputs[1].feature.channels
+        left, complete = 0, 0
+        while True:
+            for word in order:
+                offer = yield Peek(link)
+                if word.channel == 0 and block.second_is_lower:
+                    complete = max(complete, (yield Next(written)))
+                    taken = max(offer, complete, left)
+                    left = yield from self._stored(second, out, taken, freed)
+                taken = max(offer, left)
+                self.engine.accept(link, taken)
+                left = yield Send([out], taken + 1)
+                if word.is_last and not block.second_is_lower:
+                    complete = max(complete, (yield Next(written)))
+                    left = yield from self._stored(second, out, max(complete, left), freed)
+
+    def _stored(
+        self, channels: int, out: Link, taken: int, freed: Events
+    ) -> Generator[ProcessRequest, int, int]:
+        # Send the channels of a stored row, and return the cycle in which the last one leaves.
+        for channel in range(channels):
+            if channel == channels - 1:
+                self.engine.post(freed, taken + 1)
+            taken = yield Send([out], taken + 1)
+        return taken
+
+    def _repetition(self, block: Repetition, link: Link, out: Link) -> Process:
+        left = 0
+        while True:
+            left = yield Receive(link, left)
+            for _ in range(block.factors[0]):
+                left = yield Send([out], left + 1)
+
+    def _selection(self, block: Selection, link: Link, out: Link) -> Process:
+        order, left = row_order(block.inputs[0], self.plan), 0
+        start, size = block.start, block.feature
+        rows = range(start.rows, start.rows + size.rows)
+        channels = range(start.channels, start.channels + size.channels)
+        while True:
+            for word in order:
+                left = yield Receive(link, left)
+                if word.number in rows and word.channel in channels:
+                    left = yield Send([out], left + 1)
+                else:
+                    left += 1
 
     def _pool(self, block: MaxPool, link: Link, out: Link) -> Process:
         counts = completed_windows(block)

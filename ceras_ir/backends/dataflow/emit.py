@@ -91,8 +91,14 @@ class CircuitFigures:
     ) -> "CircuitFigures":
         parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
         layers: dict[Operation, dict[str, object]] = {}
-        for op, block in circuit.pipeline.operations.items():
-            part = parts[block]
+        own = {block: op for op, block in circuit.pipeline.operations.items()}
+        before = Resources()
+        for block in circuit.pipeline.blocks:
+            # Several blocks can compute an operation; the last has its result.
+            part = before = before + parts[block]
+            if (op := own.get(block)) is None:
+                continue
+            before = Resources()
             entry: dict[str, object] = {"multipliers": part.dsp, "memories": part.ram18}
             entry["tables"] = part.lut
             if (planned := circuit.plan.convolutions.get(block)) is not None:

@@ -23,9 +23,9 @@ from ceras_ir.backends.dataflow.plan import (
     PlannedConvolution,
     batches,
     good_slots,
-    with_rings,
 )
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError

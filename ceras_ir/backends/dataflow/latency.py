@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from ceras_ir.backends.dataflow.blocks import Block, Convolution, MaxPool, Pipeline
+from ceras_ir.backends.dataflow.blocks import (
+    Block,
+    Convolution,
+    MaxPool,
+    Pipeline,
+    Repetition,
+    Selection,
+)
 from ceras_ir.backends.dataflow.convolution_cycles import (
     BY_ROW_FETCH,
     DRAIN,
@@ -47,6 +54,11 @@ def finish_cycles(block: Block, operands: Sequence[Rows], planned: Planned) -> l
             counts = completed_windows(block)
             ends = [end for end, n in zip(operands[0], counts, strict=True) for _ in range(n)]
             return [end + REGISTERS for end in ends]
+        case Repetition():
+            return [end + REGISTERS for end in operands[0] for _ in range(block.factors[0])]
+        case Selection():
+            first = block.start.rows
+            return [end + REGISTERS for end in operands[0][first : first + block.feature.rows]]
         case _:
             return [max(ends) + REGISTERS for ends in zip(*operands, strict=True)]
 

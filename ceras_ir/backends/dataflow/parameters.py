@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
+    Concatenation,
     Convolution,
     Feature,
     FunctionTable,
     MaxPool,
+    Repetition,
+    Selection,
     SumScale,
 )
 from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
@@ -92,11 +95,48 @@ def block_parameters(
                 "CONSTANT": block.constant,
             } | _scale(block.scale)
         case FunctionTable():
-            words = [int(v) & 255 for v in block.table]
-            table = memories.add(f"{name}_table", words, 8)
-            return "function_table", {"COLUMNS": block.feature.columns, "TABLE": table}
+            return "function_table", _function_table(block, name, memories)
+        case Concatenation():
+            second, capacity = block.inputs[1].feature, plan.ring_rows(block)
+            return "concatenation", {
+                "ROWS": block.feature.rows,
+                "FIRST_CHANNELS": block.input.channels,
+                "SECOND_CHANNELS": second.channels,
+                "COLUMNS": block.feature.columns,
+                "SECOND_IS_LOWER": int(block.second_is_lower),
+                "CAPACITY": capacity,
+                "ADDRESS_BITS": bits(capacity * second.channels),
+            }
+        case Repetition():
+            rows, columns = block.factors
+            return "repetition", {
+                "COLUMNS": block.input.columns,
+                "ROW_FACTOR": rows,
+                "COLUMN_FACTOR": columns,
+            }
+        case Selection():
+            start, feature = block.start, block.feature
+            return "selection", {
+                "COLUMNS": block.input.columns,
+                "ROW": start.rows,
+                "OUT_ROWS": feature.rows,
+                "CHANNEL": start.channels,
+                "OUT_CHANNELS": feature.channels,
+                "COLUMN": start.columns,
+                "OUT_COLUMNS": feature.columns,
+            }
         case _:
             raise AssertionError(block)
+
+
+def _function_table(block: FunctionTable, name: str, memories: Memories) -> ModuleParameters:
+    words = [int(v) & 255 for v in block.tables.reshape(-1)]
+    parameters: ModuleParameters = {"COLUMNS": block.feature.columns}
+    if len(block.tables) > 1:
+        numbers = memories.add(f"{name}_numbers", list(block.numbers), bits(len(block.tables)))
+        parameters["CHANNELS"] = block.feature.channels
+        parameters |= {"TABLES": len(block.tables), "NUMBERS": numbers}
+    return parameters | {"TABLE": memories.add(f"{name}_table", words, 8)}
 
 
 def pool_windows(block: MaxPool) -> int:

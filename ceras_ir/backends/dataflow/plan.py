@@ -5,13 +5,7 @@ Plan the rows and filters that each convolution computes in parallel, and the si
 2. The rows of a stream form batches. A convolution that computes three rows in parallel sends them
    channel by channel, so all rows of a batch are completed by the last channel. A consumer that
    waits for a row must store the entire batch.
-3. The operands of an addition originate from a single stream, which a fork copies to two paths. The
-   paths need a different number of its rows for a result. While the first operand waits for words
-   of this stream, the second path continues to produce rows; a ring buffer stores them. If the
-   second operand is the later one, a queue stores words of the first operand. With less storage
-   the circuit would stop. The minimum follows from windows and batches, not from times, so it
-   holds for all stalls of the ports. Additional storage increases speed: it holds the rows that
-   convolutions of the other path compute in parallel.
+3. `rings.py` plans the ring buffers and queues for operands of additions and concatenations.
 """
 
 from bisect import bisect_right
@@ -21,15 +15,14 @@ from functools import cached_property
 from itertools import accumulate
 
 from ceras_ir.backends.dataflow.blocks import (
-    Addition,
     Block,
     Convolution,
-    FunctionTable,
     MaxPool,
-    Pipeline,
+    Repetition,
+    Selection,
     Source,
 )
-from ceras_ir.backends.dataflow.storage import WindowBuffer, ceiling
+from ceras_ir.backends.dataflow.storage import WindowBuffer
 from ceras_ir.backends.dataflow.weights import WeightEncoding, WeightMemory
 
 
@@ -142,7 +135,7 @@ class PipelinePlan:
         """
         Return the number of rows that the ring buffer for the second operand of `block` holds.
         """
-        assert isinstance(block, Addition | Convolution) and len(block.inputs) > 1
+        assert len(block.inputs) > 1
         return self.capacities[block]
 
 
@@ -166,10 +159,19 @@ def batches(block: Block, planned: Planned) -> list[range]:
                 for batch in batches(block.inputs[0], planned)
             ]
             return [batch for batch in found if batch]
-        case Addition() | FunctionTable():
-            return batches(block.inputs[0], planned)
-        case _:
+        case Repetition():
+            factor = block.factors[0]
+            found = batches(block.inputs[0], planned)
+            return [range(factor * batch.start, factor * batch.stop) for batch in found]
+        case Selection():
+            start, rows = block.start.rows, range(block.feature.rows)
+            found = batches(block.inputs[0], planned)
+            moved = [rows[max(0, b.start - start) : max(0, b.stop - start)] for b in found]
+            return [batch for batch in moved if batch]
+        case Source():
             return [range(row, row + 1) for row in range(block.feature.rows)]
+        case _:
+            return batches(block.inputs[0], planned)
 
 
 def completed_windows(block: MaxPool) -> list[int]:
@@ -250,109 +252,3 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
         free = freed[before - 1][1] if before else 0
         slots = max(slots, slot - free + 1)
     return slots
-
-
-def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
-    """
-    Return the plan of a pipeline: the convolutions `planned`, and the sizes of ring buffers and
-    queues that prevent a deadlock at additions and residual connections.
-    """
-    both = [block for block in pipeline.blocks if len(block.inputs) > 1]
-    delays = {block: _delay(block, pipeline, planned) for block in both}
-    return PipelinePlan(
-        planned,
-        {block: _capacity(block, pipeline, planned) for block in both},
-        {block: words for block, words in delays.items() if words},
-    )
-
-
-def _delay(block: Block, pipeline: Pipeline, planned: Planned) -> int:
-    # The words of the first operand that arrive before the block can read the second operand.
-    first, second = block.inputs
-    fork = _fork_of(first, second, pipeline)
-    step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
-    # A convolution sends words when rows are complete; other blocks send them on arrival.
-    path = [b for b in pipeline.blocks if fork in b.ancestors and b in first.ancestors]
-    has_convolution = any(isinstance(b, Convolution) and b is not fork for b in path)
-    waiting = 0
-    for start in range(0, block.feature.rows, step):
-        end = min(start + step, block.feature.rows)
-        taken = _needed_of_fork(second, end, fork, planned)
-        if has_convolution:
-            taken = max((b.start for b in batches(fork, planned) if b.start < taken), default=0)
-        # An addition reads no row before that of the second operand; a convolution has read all
-        # rows that it needs.
-        read = _needed(block, end)[0] if isinstance(block, Convolution) else start
-        waiting = max(waiting, _possible(first, taken, fork, planned) - read)
-    if not waiting:
-        return 0
-    rows = waiting + max_batch_rows(first, planned)
-    rows += _in_progress(second, fork, first.feature.rows, planned)
-    return rows * first.feature.channels
-
-
-def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
-    first, second = block.inputs
-    fork = _fork_of(first, second, pipeline)
-    step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
-    waiting = 1
-    for start in range(0, block.feature.rows, step):
-        # The rows of the fork that the path of the first operand needs.
-        rows = _needed(block, min(start + step, block.feature.rows))[0]
-        taken = _needed_of_fork(first, rows, fork, planned)
-        waiting = max(waiting, _possible(second, taken, fork, planned) - start)
-    # A batch is written while another is read, so that the paths do not wait for each other.
-    batch = max_batch_rows(second, planned)
-    rows = max(waiting, batch) + max(step, batch)
-    rows += _in_progress(first, fork, block.feature.rows, planned)
-    return 1 << (rows - 1).bit_length()
-
-
-def _in_progress(last: Block, fork: Block, rows: int, planned: Planned) -> int:
-    # The sum of the rows that the convolutions between `fork` and `last` compute in parallel,
-    # scaled to frames of `rows` rows.
-    return sum(
-        ceiling(planned[block].lanes.rows * rows, block.feature.rows)
-        for block in last.ancestors
-        if isinstance(block, Convolution) and fork in block.ancestors and block is not fork
-    )
-
-
-def _fork_of(first: Block, second: Block, pipeline: Pipeline) -> Block:
-    order = [pipeline.source, *pipeline.blocks]
-    return max(first.ancestors & second.ancestors, key=order.index)
-
-
-def _needed(block: Block, rows: int) -> tuple[int, ...]:
-    # The rows of each operand for the first `rows` rows of the result.
-    if isinstance(block, Convolution | MaxPool):
-        w = block.windows
-        end = w.strides[0] * (rows - 1) + w.reach[0] + 1 - w.before[0]
-        return (max(0, min(block.input.rows, end)), rows)
-    return (rows, rows)
-
-
-def _needed_of_fork(block: Block, rows: int, fork: Block, planned: Planned) -> int:
-    # The rows of `fork` that are needed for `rows` rows of `block`.
-    rows = sent_rows(batches(block, planned), rows)
-    if block is fork or isinstance(block, Source):
-        return rows
-    return max(
-        _needed_of_fork(operand, need, fork, planned)
-        for operand, need in zip(block.inputs, _needed(block, rows), strict=False)
-        if fork in operand.ancestors
-    )
-
-
-def _possible(block: Block, taken: int, fork: Block, planned: Planned) -> int:
-    # The rows of `block` that are possible if `fork` has sent `taken` rows.
-    if block is fork:
-        return taken
-    low, high = 0, block.feature.rows
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _needed_of_fork(block, middle, fork, planned) <= taken:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -21,6 +21,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
+    Concatenation,
     Convolution,
     FunctionTable,
     MaxPool,
@@ -174,7 +175,12 @@ def without_multipliers(block: Block, family: Family) -> Usage:
             used.parts[LogicPart.SUM] = columns * block.sum_bits
             used.parts[LogicPart.FINISH] = columns * (block.sum_bits - max(0, block.scale.shift))
         case FunctionTable():
-            used.parts[LogicPart.FUNCTION] = columns
+            if (count := len(block.tables)) == 1:
+                used.parts[LogicPart.FUNCTION] = columns
+            else:
+                used.ram18 += columns * _blocks(8, 256 * count)
+        case Concatenation():
+            used.parts[LogicPart.SELECT] = 8 * columns
         case _:
             pass
     return used
@@ -192,7 +198,8 @@ def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block,
             without_multipliers(block, family) if planned is None else convolution(planned, family)
         )
         if block in plan.capacities:
-            used.rows(8 * block.feature.columns, block.feature.channels, plan.capacities[block])
+            stored = block.inputs[1].feature
+            used.rows(8 * stored.columns, stored.channels, plan.capacities[block])
         if block in plan.delays:
             first = block.input
             width = 8 * first.columns + bits(first.rows) + bits(first.channels)

@@ -23,9 +23,10 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.operation import NO_KERNELS
-from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
+from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, Resize
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.interpreters.selection import nearest_indices
 from ceras_ir.network.integer import Averaging, averaging
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.transforms.memory.liveness import steps
@@ -171,10 +172,59 @@ def why_not_addition(op: graph.BinaryOp) -> str | None:
 
 
 def why_not_lookup(op: graph.LookupOp) -> str | None:
-    """All channels must have the same table of 256 entries."""
-    if op.channel_rows is not None:
-        return "a block has a single table for all channels: quantize per tensor"
+    """Tables must have 256 entries of int8, and must not depend on a channel before flattening."""
+    if op.channel_rows is not None and _is_flattened(op.input):
+        return "channels have tables of their own after flattening: flatten after the function"
     return why_not_int8(op.input, op.result) or why_not_shape(op.input)
+
+
+def why_not_concat(op: graph.ConcatOp) -> str | None:
+    """A concatenation must join the channels of different streams."""
+    if op.axis.value.data != len(graph.shape_of(op.result)) - 1:
+        return f"streams are joined by channels, got axis {op.axis.value.data}: transpose before"
+    if any(graph.constant_array(v) is not None for v in op.inputs):
+        return "operands are streams, got a constant: add it after the concatenation"
+    if len(set(op.inputs)) < len(op.inputs):
+        return "an operand occurs twice: repeat the weights of the next layer instead"
+    if any(_is_flattened(v) for v in op.inputs):
+        return "operands are flattened feature maps: flatten after the concatenation"
+    return why_not_int8(*op.inputs) or why_not_shape(*op.inputs, op.result)
+
+
+def why_not_resize(op: graph.ResizeOp) -> str | None:
+    """A resize must repeat each row and column the same number of times."""
+    if op.function is not Resize.NEAREST:
+        return f"a block repeats rows and columns, got {op.function.value}: use nearest"
+    mode, rounding = op.coordinates.data, op.rounding.data
+    before, after = graph.shape_of(op.input), graph.shape_of(op.result)
+    for axis, scale in zip((1, 2), op.factors, strict=True):
+        factor, rest = divmod(after[axis], before[axis])
+        found = nearest_indices(before[axis], after[axis], scale, mode, rounding)
+        if rest or found != [i // factor for i in range(after[axis])]:
+            return (
+                f"a block repeats each row and column, got {list(before)} to {list(after)} with "
+                f"{mode.value} and {rounding.value}: use integer factors with asymmetric and floor"
+            )
+    return why_not_int8(op.input) or why_not_shape(op.input, op.result)
+
+
+def why_not_slice(op: graph.SliceOp) -> str | None:
+    """A slice must select ranges of rows, channels and columns without strides."""
+    if any(stride != 1 for stride in op.strides.get_values()):
+        return f"a block selects ranges, got strides {list(op.strides.get_values())}: use strides 1"
+    if graph.shape_of(op.input)[0] != graph.shape_of(op.result)[0]:
+        return "all frames pass through the circuit, got a slice of the batch: use all samples"
+    if _is_flattened(op.input):
+        return "the operand is a flattened feature map: slice before flattening"
+    return why_not_int8(op.input) or why_not_shape(op.input)
+
+
+def _is_flattened(value: SSAValue) -> bool:
+    # Whether a stream has several rows or columns, although the value is [N, C].
+    op = value.owner
+    while isinstance(op, graph.LookupOp):
+        op = op.input.owner
+    return isinstance(op, graph.ReshapeOp) and prod(graph.shape_of(op.input)[1:-1]) > 1
 
 
 def why_not_reshape(op: graph.ReshapeOp) -> str | None:
@@ -198,12 +248,19 @@ def why_not(op: Operation) -> str | None:
             return why_not_addition(op)
         case graph.LookupOp():
             return why_not_lookup(op)
+        case graph.ConcatOp():
+            return why_not_concat(op)
+        case graph.ResizeOp():
+            return why_not_resize(op)
+        case graph.SliceOp():
+            return why_not_slice(op)
         case graph.ReshapeOp():
             return why_not_reshape(op)
         case _:
             return (
-                "blocks are convolutions, matrix products, pooling, additions and tables of int8; "
-                "the CPU executes all operations before and after them"
+                "blocks are convolutions, matrix products, pooling, additions, tables, "
+                "concatenations, repetitions and slices of int8; the CPU executes all operations "
+                "before and after them"
             )
 
 
@@ -214,6 +271,9 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_pool,
     why_not_addition,
     why_not_lookup,
+    why_not_concat,
+    why_not_resize,
+    why_not_slice,
     why_not_reshape,
     why_not_int8,
     why_not_shape,

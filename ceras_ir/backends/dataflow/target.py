@@ -45,6 +45,8 @@ class DataflowTarget(ChipOptions, Target):
         residual_spread=ROW_SPREAD,
         half_even=False,
         widths=(8,),
+        # A 16-bit value divides the circuit, and all layers on one side remain on the CPU.
+        wide_share=0.0,
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}

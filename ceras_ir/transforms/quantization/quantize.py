@@ -150,7 +150,8 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         optional = self.optional
         rows, narrow = CHOOSE_ROW_EXPONENTS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
-        splits = narrow and CHOOSE_PRECISION in optional and self.budget != 0
+        budget = self._arithmetic.wide_share if self.budget is None else self.budget
+        splits = narrow and CHOOSE_PRECISION in optional and budget != 0
         kept = () if self.tail == "float" else INTEGER_BORDER_RULES
         everything = (
             # A network with Q/DQ; a float network is unchanged.
@@ -175,6 +176,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 narrow=narrow,
                 residual_spread=spread,
                 narrow_border=self.tail == "int8",
+                budget=budget,
             ),
             # Scales of weights, and scales that must be equal.
             ChooseRowExponentsPass(spread, costly=self._arithmetic.costly_channel_shifts),

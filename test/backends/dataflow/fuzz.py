@@ -20,9 +20,12 @@ from dataflow_circuits import (
     Outcome,
     addition,
     average,
+    concatenation,
     convolution,
     max_pool,
+    repetition,
     run_circuit,
+    selection,
     table,
 )
 
@@ -37,6 +40,10 @@ from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
+KINDS = (
+    "convolution", "convolution", "depthwise", "residual", "pool", "other", "join", "repeat",
+    "select",
+)  # fmt: skip
 SLACK_CYCLES = 12
 """The permitted error of the model on frames of a few hundred cycles."""
 
@@ -58,7 +65,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
     last: Block = source
     for _ in range(pick(1, 4)):
         f = last.feature
-        kind = rng.choice(["convolution", "convolution", "depthwise", "residual", "pool", "other"])
+        kind = rng.choice(KINDS)
         if kind == "pool":
             kernel = pick(1, min(3, f.rows, f.columns))
             padding = [pick(0, kernel - 1) for _ in range(4)]
@@ -67,6 +74,16 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
             )
         elif kind == "other" and blocks:
             last = _other(int(rng.choice(3)), blocks, rng)
+        elif kind == "join":
+            way = convolution(last, pick(1, 4), (3, 3), rng, padding=(1, 1, 1, 1), spread=spread)
+            blocks.append(way)
+            last = concatenation(way, last, second_is_lower=bool(pick(0, 1)))
+        elif kind == "repeat" and max(f.rows, f.columns) < 8:
+            last = repetition(last, pick(1, 3), pick(1, 2))
+        elif kind == "select":
+            start = Feature(pick(0, f.rows - 1), pick(0, f.channels - 1), pick(0, f.columns - 1))
+            size = (pick(1, n) for n in (f.rows - start.rows, f.channels - start.channels))
+            last = selection(last, start, Feature(*size, pick(1, f.columns - start.columns)))
         elif kind == "residual":
             way = convolution(
                 last,
@@ -107,7 +124,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
 def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
     last = blocks[-1]
     if kind == 0:
-        return table(last, rng)
+        return table(last, rng, int(rng.integers(1, 4)))
     if kind == 1 and last.feature.rows * last.feature.columns <= 64:
         return average(last, 700, 15)
     # One path has a function; the other leads directly to the sum.

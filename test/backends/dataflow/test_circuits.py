@@ -15,12 +15,15 @@ from dataflow_circuits import (
     Outcome,
     addition,
     average,
+    concatenation,
     convolution,
     expected,
     max_pool,
     needs_verilator,
     plan_of,
+    repetition,
     run_circuit,
+    selection,
     table,
     write_circuit,
 )
@@ -244,6 +247,49 @@ def test_products_take_channels_as_they_arrive(tmp_path: Path):
     agree(outcome)
     # The input, and the words of each result; a product that waits for its input needs twice these.
     assert outcome.measured.latency < 40 + 24 + 24 + 6 + 40 + 4 * 15
+
+
+def test_joined_repeated_and_selected_streams(tmp_path: Path):
+    """
+    Check both orders of joined channels with rows in batches, repetition, ranges in each dimension,
+    and tables per channel.
+    """
+    rng = np.random.default_rng(13)
+    source = Source("input", Feature(10, 3, 8))
+    first = convolution(source, 6, (3, 3), rng, padding=(1, 1, 1, 1))
+    left = selection(first, Feature(0, 0, 0), Feature(10, 2, 8))
+    right = selection(first, Feature(0, 2, 0), Feature(10, 4, 8))
+    way = convolution(right, 4, (3, 3), rng, padding=(1, 1, 1, 1))
+    upper = concatenation(way, left, second_is_lower=True)
+    functions = table(upper, rng, 3)
+    small = max_pool(functions, 2, 2)
+    deep = convolution(small, 3, (3, 1), rng, padding=(1, 0, 1, 0))
+    large = repetition(deep, 2, 2)
+    lower = concatenation(large, functions, second_is_lower=False)
+    parts = selection(lower, Feature(2, 1, 3), Feature(7, 7, 4))
+    last = convolution(parts, 4, (2, 2), rng)
+    blocks = [first, left, right, way, upper, functions, small, deep, large, lower, parts, last]
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(3, 2),
+        way: BlockLanes(2, 4, WeightEncoding.BY_ROW),
+        deep: BlockLanes(2, 1),
+        last: BlockLanes(2, 2),
+    }
+    agree(run_circuit(blocks, lanes, tmp_path, port_bytes=3))
+
+
+def test_a_fork_before_the_last_common_block(tmp_path: Path):
+    """
+    The ring of a sum holds the rows that a path needs which avoids the last common block. With
+    fewer rows, the circuit stops.
+    """
+    rng = np.random.default_rng(14)
+    source = Source("input", Feature(16, 2, 5))
+    common = convolution(source, 2, (1, 1), rng)
+    tall = convolution(source, 2, (9, 1), rng, padding=(4, 0, 4, 0))
+    early = addition(tall, common, (Addend(1), Addend(0)))
+    total = concatenation(early, common, second_is_lower=True)
+    agree(run_circuit([common, tall, early, total], {}, tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,93 @@ def test_depthwise_layers(tool: Tool, tmp_path: Path):
         assert devices[name] == "dataflow"
 
 
+def neck() -> ModelProto:
+    """Build a neck of two scales: halves of channels, three joined streams, a repeated map."""
+    rng = np.random.default_rng(4)
+    nodes: list[NodeProto] = []
+    tensors: dict[str, npt.ArrayLike] = {
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "half": np.array([4, 4], np.int64),
+    }
+
+    def layer(x: str, y: str, shape: tuple[int, int], kernel: int = 3, stride: int = 1):
+        tensors[f"{y}_w"] = weights(rng, *shape, kernel, kernel)
+        size = {"kernel_shape": [kernel] * 2, "pads": [kernel // 2] * 4, "strides": [stride] * 2}
+        nodes.append(node("Conv", f"{x} {y}_w", f"{y}_c", y, **size))
+        nodes.append(node("Relu", f"{y}_c", y))
+
+    layer("x", "fine", (6, 3))
+    layer("fine", "coarse", (8, 6), stride=2)
+    nodes.append(node("Split", "coarse half", "kept changed", "halves", axis=1))
+    layer("changed", "inner", (4, 4))
+    nodes.append(node("Concat", "kept changed inner", "three", "three", axis=1))
+    layer("three", "mixed", (6, 12), kernel=1)
+    resized = {"mode": "nearest", "nearest_mode": "floor"}
+    mode = {"coordinate_transformation_mode": "asymmetric"}
+    nodes.append(node("Resize", "mixed - scales", "large", "large", **resized, **mode))
+    nodes.append(node("Concat", "large fine", "both", "both", axis=1))
+    layer("both", "head", (5, 12))
+    layer("head", "y", (4, 5), stride=2)
+    return model(nodes, {"x": (1, 3, 12, 12)}, ["y"], tensors)
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_a_neck(tool: Tool, tmp_path: Path):
+    """Concatenations, slices and repetitions are in the circuit, between convolutions."""
+    (tmp_path / "net.onnx").write_bytes(neck().SerializeToString())
+    options = ["--targets", "dataflow", "--dsp", "60", "--stall", "30", "--seed", "0"]
+    done = tool("ceras-verify", "net.onnx", *options)
+    assert done.status == 0, done.stdout + done.stderr
+    assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
+    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "60", "-o", "out")
+    assert done.status == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    inside = [layer["op"] for layer in report["layers"] if layer["device"] == "dataflow"]
+    assert [inside.count(op) for op in ("conv2d", "concat", "slice", "resize")] == [6, 2, 2, 1]
+    layers = [layer for layer in report["layers"] if layer["device"] == "dataflow"]
+    assert sum(layer["memories"] for layer in layers) == report["totals"]["estimated"]["ram18"]
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_functions_of_channels(tool: Tool, tmp_path: Path):
+    """Functions with a table per channel are in the circuit, and all values have 8 bits."""
+    rng = np.random.default_rng(5)
+    scale = (2.0 ** rng.uniform(-2, 2, (6, 1, 1, 1))).astype(np.float32)
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    proto = model(
+        [
+            node("Conv", "x w", "y", "wide", **window),
+            node("Sigmoid", "y", "z", "gate"),
+            node("Mul", "y z", "s", "silu"),
+            node("Conv", "s d", "t", "deep", group=6, **window),
+            node("Relu", "t", "u"),
+            node("Conv", "u v", "o", "last", kernel_shape=[1, 1]),
+        ],
+        {"x": (1, 2, 6, 6)},
+        ["o"],
+        {
+            "w": weights(rng, 6, 2, 3, 3) * scale,
+            "d": weights(rng, 6, 1, 3, 3),
+            "v": weights(rng, 3, 6, 1, 1),
+        },
+    )
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(12, 2, 6, 6)).astype(np.float32))
+    options = ["--calibrate", "x.npz", "--dsp", "40"]
+    run = ["--targets", "dataflow", "--stall", "30", "--seed", "0"]
+    done = tool("ceras-verify", "net.onnx", *options, *run)
+    assert done.status == 0, done.stdout + done.stderr
+    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", *options, "-o", "out")
+    assert done.status == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    devices = [(layer["op"], layer["device"]) for layer in report["layers"]]
+    for op in ("conv2d", "lookup"):
+        assert {device for name, device in devices if name == op} == {"dataflow"}
+    assert any((tmp_path / "out" / "hdl").glob("*_numbers.mem"))
+
+
 NETWORKS = {
     "mnist_conv": ["--dsp", "40"],
     "resnet8_float": ["--dsp", "120"],

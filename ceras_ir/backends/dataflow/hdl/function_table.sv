@@ -1,7 +1,11 @@
-// A function table of int8, for all columns of a word in parallel.
+// A function table of int8, for all columns of a word in parallel. Channels can have different
+// tables; NUMBERS has the index of the table of each channel.
 module function_table #(
     parameter COLUMNS = 1,
-    parameter TABLE = ""  // 256 entries; the index is the unsigned byte
+    parameter CHANNELS = 1,
+    parameter TABLES = 1,
+    parameter NUMBERS = "",
+    parameter TABLE = ""  // 256 entries of each table; the index is the unsigned byte
 ) (
     input logic clk,
     input logic rst,
@@ -27,12 +31,27 @@ module function_table #(
     if (rst) out_valid <= 0;
   end
 
+  localparam NUMBER_BITS = TABLES > 1 ? $clog2(TABLES) : 1;
+  localparam ADDRESS_BITS = TABLES > 1 ? 8 + NUMBER_BITS : 8;
+  localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+
+  logic [NUMBER_BITS-1:0] number;
+
+  generate
+    if (TABLES > 1) begin : by_channel
+      logic [NUMBER_BITS-1:0] numbers[0:CHANNELS-1];
+      if (NUMBERS != "") initial $readmemh(NUMBERS, numbers);
+      assign number = numbers[CHANNEL_BITS'(in_channel)];
+    end else assign number = 0;
+  endgenerate
+
   // A memory per column, because yosys cannot map a memory with several ports.
   generate
     for (genvar x = 0; x < COLUMNS; x++) begin : column
-      logic [7:0] memory[0:255];
+      logic [7:0] memory[0:256*TABLES-1];
       if (TABLE != "") initial $readmemh(TABLE, memory);
-      always_ff @(posedge clk) if (in_ready) out_data[8*x+:8] <= memory[in_data[8*x+:8]];
+      always_ff @(posedge clk) if (in_ready) out_data[8*x+:8] <=
+          memory[ADDRESS_BITS'({number, in_data[8*x+:8]})];
     end
   endgenerate
 endmodule

@@ -1,0 +1,205 @@
+"""
+Extract the blocks of a circuit from operations.
+
+1. All zero points and roundings are constants of a sum: `bias` includes the constants of operands,
+   padding and result, and half a unit for rounding. A block adds, shifts to the right and clamps:
+   `floor((s + h) / 2^n) + z` is `floor((s + h + z 2^n) / 2^n)` for all s.
+2. Channels with different shifts share the smallest shift `n`. The extra shift `f` of a channel is
+   applied before the residual `r` is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is
+   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. In a channel with extra shift `f`, the
+   left shift of the residual must therefore be `k + f`; a rule checks it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.dataflow.blocks import (
+    Addend,
+    Addition,
+    Block,
+    BlockWindows,
+    Concatenation,
+    Convolution,
+    Feature,
+    FunctionTable,
+    Integers,
+    MaxPool,
+    Pipeline,
+    Repetition,
+    Selection,
+    Source,
+    SumScale,
+)
+from ceras_ir.backends.dataflow.rules import average_of, why_not
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.elementwise import Binary
+from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.support.diagnostics import node_name
+
+
+def extract(value: SSAValue, operations: Sequence[Operation]) -> Pipeline:
+    """
+    Return the pipeline of blocks for `operations`, which compute a single result from `value`, the
+    input of the pipeline. All operations must be supported by the target.
+    """
+    pipeline = Pipeline(Source("input", _feature(value)))
+    producers: dict[SSAValue, Block] = {value: pipeline.source}
+    for op in operations:
+        assert why_not(op) is None, f"{node_name(op)}: {why_not(op)}"
+        if isinstance(op, graph.ReshapeOp):
+            producers[op.result] = producers[op.input]
+            continue
+        if isinstance(op, graph.ConcatOp):
+            block = _concatenation(op, producers, pipeline.blocks)
+        else:
+            block = _block_of(op, producers, pipeline.blocks)
+            pipeline.blocks.append(block)
+        producers[op.results[0]] = block
+        pipeline.operations[op] = block
+    return pipeline
+
+
+Producers: TypeAlias = Mapping[SSAValue, Block]
+
+
+def _feature(value: SSAValue) -> Feature:
+    shape = graph.shape_of(value)
+    if len(shape) == 2:
+        return Feature(1, shape[1], 1)
+    return Feature(shape[1], shape[3], shape[2])
+
+
+def _point(value: SSAValue) -> int:
+    element = graph.quantized_element(value)
+    assert element is not None
+    return element.zero_point
+
+
+def _scale(requant: RequantAttr) -> tuple[SumScale, Integers]:
+    # The smallest shift, the clamp, and the constants that are added to the sums before.
+    def addend(shift: int) -> int:
+        half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
+        return half + (point << shift if shift >= 0 else point >> -shift)
+
+    shifts, point = requant.net_shifts, requant.zero_point.data
+    scale = SumScale(min(shifts), requant.low.data, requant.high.data)
+    return scale, np.array([addend(shift) for shift in shifts], np.int64)
+
+
+def _block_of(op: Operation, producers: Producers, before: Sequence[Block]) -> Block:
+    match op:
+        case graph.LinearOperation():
+            return _linear(op, producers)
+        case Pool2dOp() if op.function is Pool.AVERAGE:
+            return _average(op, producers)
+        case Pool2dOp():
+            inputs = (producers[op.input],)
+            return MaxPool(node_name(op), _feature(op.result), inputs, _windows(op))
+        case graph.BinaryOp():
+            return _addition(op, producers, before)
+        case graph.LookupOp():
+            tables = np.roll(op.tables.astype(np.int64), 128, axis=1)
+            numbers, source = op.channel_rows or (), producers[op.input]
+            return FunctionTable(node_name(op), source.feature, (source,), tables, numbers)
+        case graph.ResizeOp():
+            feature, source = _feature(op.result), producers[op.input]
+            before = source.feature
+            factors = feature.rows // before.rows, feature.columns // before.columns
+            return Repetition(node_name(op), feature, (source,), factors)
+        case graph.SliceOp():
+            starts = [0, *op.starts.get_values()[1:]]
+            start = Feature(0, starts[1], 0)
+            if len(starts) == 4:
+                start = Feature(starts[1], starts[3], starts[2])
+            return Selection(node_name(op), _feature(op.result), (producers[op.input],), start)
+        case _:
+            raise AssertionError(op.name)
+
+
+def _windows(op: graph.Conv2dOp | Pool2dOp) -> BlockWindows:
+    kernel, strides, before, dilations = (
+        (int(values[0]), int(values[1]))
+        for values in (
+            op.window,
+            op.strides.get_values(),
+            op.padding.get_values(),
+            op.dilations.get_values(),
+        )
+    )
+    return BlockWindows(kernel, strides, before, dilations)
+
+
+def _linear(op: graph.LinearOperation, producers: Producers) -> Convolution:
+    assert op.requant is not None
+    weights = graph.known_array(op.weights).astype(np.int64)
+    source, point = producers[op.input], _point(op.input)
+    groups = 1
+    if isinstance(op, graph.Conv2dOp):
+        windows, groups = _windows(op), op.group_count
+    else:
+        # A product of a flattened feature map is a window that covers all of it.
+        f = source.feature
+        weights = weights.reshape(len(weights), f.rows, f.columns, f.channels)
+        windows = BlockWindows((f.rows, f.columns))
+    scale, addends = _scale(op.requant)
+    bias = addends - point * weights.sum(axis=(1, 2, 3))
+    if op.bias is not None:
+        bias = bias + graph.known_array(op.bias).astype(np.int64)
+    inputs: tuple[Block, ...] = (source,)
+    if op.residual is not None:
+        bias = bias - (_point(op.residual) << np.array(op.residual_shifts))
+        inputs = (source, producers[op.residual])
+    shifts = op.requant.channel_shifts
+    return Convolution(
+        node_name(op), _feature(op.result), inputs, windows, weights, bias, groups, point, scale,
+        np.array(shifts, np.int64) - scale.shift if shifts else None, min(op.residual_shifts),
+    )  # fmt: skip
+
+
+def _average(op: Pool2dOp, producers: Producers) -> Convolution:
+    average, source = average_of(op), producers[op.input]
+    assert average is not None and op.requant is not None
+    channels, (kh, kw) = source.feature.channels, op.window
+    weights: Integers = np.full((channels, kh, kw, 1), average.multiplier, np.int64)
+    bias = np.full(channels, average.addend, np.int64)
+    scale = SumScale(average.shift, op.requant.low.data, op.requant.high.data)
+    return Convolution(
+        node_name(op), _feature(op.result), (source,), _windows(op), weights, bias, channels,
+        _point(op.input), scale, uniform=True,
+    )  # fmt: skip
+
+
+def _addition(op: graph.BinaryOp, producers: Producers, before: Sequence[Block]) -> Addition:
+    assert op.requant is not None
+    scale, addends = _scale(op.requant)
+    signs = (1, -1 if op.function is Binary.SUB else 1)
+    operands = [
+        (producers[v], Addend(f.bit_length() - 1, s), s * f * _point(v))
+        for v, f, s in zip((op.lhs, op.rhs), op.factors, signs, strict=True)
+    ]
+    # The operand that is computed last is streamed; a ring stores the other operand.
+    order = {block: n for n, block in enumerate(before)}
+    operands.sort(key=lambda operand: -order.get(operand[0], -1))
+    (first, a, x), (second, b, y) = operands
+    name, feature = node_name(op), _feature(op.result)
+    return Addition(name, feature, (first, second), (a, b), int(addends[0]) - x - y, scale)
+
+
+def _concatenation(op: graph.ConcatOp, producers: Producers, blocks: list[Block]) -> Block:
+    # Operands are joined in pairs. The operand that is computed last is streamed.
+    name, joined = node_name(op), producers[op.inputs[0]]
+    order = {block: n for n, block in enumerate(blocks)}
+    for value in op.inputs[1:]:
+        lower, upper = joined, producers[value]
+        f = lower.feature
+        feature = Feature(f.rows, f.channels + upper.feature.channels, f.columns)
+        is_upper_last = order.get(upper, -1) > order.get(lower, -1)
+        operands = (upper, lower) if is_upper_last else (lower, upper)
+        joined = Concatenation(name, feature, operands, is_upper_last)
+        order[joined] = len(blocks)
+        blocks.append(joined)
+    return joined

@@ -1,0 +1,98 @@
+// Join the channels of two streams. A ring of rows stores the second; its channels are sent before
+// the first word of a row if SECOND_IS_LOWER, otherwise after the last.
+module concatenation #(
+    parameter ROWS = 1,
+    parameter FIRST_CHANNELS = 1,
+    parameter SECOND_CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter SECOND_IS_LOWER = 0,
+    parameter CAPACITY = 2,
+    parameter ADDRESS_BITS = 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    input logic second_valid,
+    output logic second_ready,
+    input logic [8*COLUMNS-1:0] second_data,
+    input logic [15:0] second_row,
+    input logic [15:0] second_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  logic [15:0] written, freed, frame, row, ended_row, channel;
+  logic step, due, sent, take, read, last, from_second;
+  logic [8*COLUMNS-1:0] held, second;
+
+  row_ring #(
+      .ROWS(ROWS),
+      .CHANNELS(SECOND_CHANNELS),
+      .COLUMNS(COLUMNS),
+      .CAPACITY(CAPACITY),
+      .ADDRESS_BITS(ADDRESS_BITS)
+  ) ring (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(second_valid),
+      .in_ready(second_ready),
+      .in_data(second_data),
+      .in_row(second_row),
+      .in_channel(second_channel),
+      .rows_written(written),
+      .rows_freed(freed),
+      .read(step),
+      .read_row(frame + row),
+      .read_channel(channel),
+      .read_data(second)
+  );
+
+  // `due`: the channels of the second stream are next. `sent`: they precede the current row.
+  assign row = SECOND_IS_LOWER ? in_row : ended_row;
+  assign step = !out_valid || out_ready;
+  assign read = step && (SECOND_IS_LOWER ? in_valid && in_channel == 0 && !sent : due)
+      && $signed(16'(written - frame - row)) > 0;
+  assign last = channel == 16'(SECOND_CHANNELS - 1);
+  assign in_ready = step && (SECOND_IS_LOWER ? in_channel != 0 || sent : !due);
+  assign take = in_valid && in_ready;
+  assign out_data = from_second ? second : held;
+
+  always_ff @(posedge clk) begin
+    if (take) begin
+      held <= in_data;
+      sent <= 0;
+      ended_row <= in_row;
+      due <= in_channel == 16'(FIRST_CHANNELS - 1);
+    end
+    if (read) begin
+      channel <= last ? 0 : channel + 1;
+      if (last) begin
+        sent <= 1;
+        due <= 0;
+        freed <= frame + row + 1;
+        if (row == 16'(ROWS - 1)) frame <= frame + 16'(ROWS);
+      end
+    end
+    if (step) begin
+      out_valid <= take || read;
+      from_second <= read;
+      out_row <= read ? row : in_row;
+      out_channel <= read ? channel + 16'(SECOND_IS_LOWER ? 0 : FIRST_CHANNELS)
+          : in_channel + 16'(SECOND_IS_LOWER ? SECOND_CHANNELS : 0);
+    end
+    if (rst) begin
+      out_valid <= 0;
+      channel <= 0;
+      sent <= 0;
+      due <= 0;
+      freed <= 0;
+      frame <= 0;
+    end
+  end
+endmodule
