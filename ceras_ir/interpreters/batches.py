@@ -32,7 +32,7 @@ from ceras_ir.network.function import main_function
 Array = NDArray[Any]
 Sample = Mapping[str, Array]
 
-MAX_SAMPLES, MAX_BATCH_BYTES = 32, 1 << 20
+MAX_SAMPLES, MAX_BATCH_BYTES = 32, 1 << 22
 """The maximum number of samples of a batch, and the bytes of the largest value for all samples."""
 
 

@@ -9,6 +9,7 @@ compared with double precision. Functions are faster and approximate in the stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -315,6 +316,15 @@ def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None)
         part = slice(start, start + MAX_CACHED_ELEMENTS)
         written[part] = _scaled(function, _apply(function, flat[part]))
     return result
+
+
+def evaluator(function: FunctionAttr) -> Callable[[Floats], Floats]:
+    """
+    Return `apply_function` for a function that is applied to many small arrays: without the time to
+    read the attributes of the function each time.
+    """
+    plain = WITHOUT_PARAMETERS.get(function.data) if function.affine is None else None
+    return plain or partial(apply_function, function)
 
 
 def _scaled(function: FunctionAttr, y: Floats) -> Floats:

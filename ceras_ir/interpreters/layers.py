@@ -1,7 +1,6 @@
 """Define recurrent layers, normalization, box suppression and tree ensembles in numpy."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ from ceras_ir.dialects.graph.normalization import (
     NormalizeOp,
 )
 from ceras_ir.dialects.graph.operation import shape_of, stored_element
-from ceras_ir.interpreters.float_functions import apply_function, is_for_statistics
+from ceras_ir.interpreters.float_functions import evaluator, is_for_statistics
 from ceras_ir.interpreters.windows import combined_in_order
 from ceras_ir.network import integer
 
@@ -122,7 +121,7 @@ def recurrence(
     """
     h, c = states
     kind, width = op.cell_kind, h.shape[1]
-    functions = [partial(apply_function, f) for f in op.functions]
+    functions = [evaluator(f) for f in op.functions]
     one, all_rows = np.float32(1), slice(None)
     product = _product(op, weights, bias, samples)
     result = np.empty((graph.shape_of(op.result)[0], *h.shape), np.float32)
