@@ -186,8 +186,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         return
     first, channels = _first_entries(layer, op)
     if source == target == "int8_t":
-        kernel = layer.kernels.use("lookup_channels")
-        layer.line(f"{kernel}({y}, {x}, {name}, {first}, {channels}, {size});")
+        _lookup_channels(layer, size, (y, x, target), (name, "0"), (first, channels))
         return
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
     rest = f"{name}, {first}, {entries // 2}, {channels}"
@@ -245,6 +244,13 @@ def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
     return layer.array("first", starts, "int32_t"), len(starts)
 
 
+LOOKUP_ROWS = 64
+"""
+The unit of rows for threads, of elements of all channels: a multiple of the 16 rows that
+`lookup_blocks.c` looks up together, after it has collected the tables of the channels.
+"""
+
+
 def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     """
     Print a table lookup from 8 to 16 bits for vector instructions: the low and the high bytes of
@@ -257,15 +263,36 @@ def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
         )
         for name, ctype, shift in (("low", "uint8_t", 0), ("high", "int8_t", 8))
     )
-    first, channels = _first_entries(layer, op)
-    size, kernel = prod(shape_of(op.result)), layer.kernels.use("lookup_halves")
+    size, starts = prod(shape_of(op.result)), _first_entries(layer, op)
+    _lookup_channels(layer, size, (y, x, "int16_t"), (low, high), starts)
+
+
+def _lookup_channels(
+    layer: Layer,
+    size: int,
+    values: tuple[str, str, str],
+    tables: tuple[str, str],
+    starts: tuple[str, int],
+) -> None:
+    """
+    Print a lookup of `size` bytes in tables of channels. `values` are the result, the input, and
+    the C type of the result; `starts` is the result of `_first_entries`.
+    """
+    (y, x, target), (first, channels) = values, starts
+    low = "int8_t" if target == "int8_t" else "uint8_t"
+    kernel = layer.kernels.use("lookup_channels", NAME=target, Y=target, LOW=low)
+    if layer.options.vectors:
+        kernel = layer.kernels.use("lookup_blocks", NAME=target, Y=target, LOW=low)
+    arguments = f"{', '.join(tables)}, {first}, {channels}"
+    whole = size % channels == 0
     layer.rows(
-        size // channels if size % channels == 0 else 1,
+        size // channels if whole else 1,
         size,
         lambda at, count: (
-            f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {low}, {high}, "
-            f"{first}, {channels}, {f'{count} * {channels}' if at else size});"
+            f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {arguments}, "
+            f"{f'{count} * {channels}' if whole else size});"
         ),
+        LOOKUP_ROWS,
     )
 
 

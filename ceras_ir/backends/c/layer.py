@@ -192,14 +192,18 @@ class Layer:
             self.line(text, depth)
 
     @contextmanager
-    def nested(self, name: str, extents: Sequence[int], depth: int = 0) -> Generator[int]:
+    def nested(
+        self, name: str, extents: Sequence[int], depth: int = 0, innermost: str = ""
+    ) -> Generator[int]:
         """
         Print the heads of nested loops, one for each of `extents`; yield the depth of indentation
         for the lines inside; then close the loops. The loop variables are `name` with the number of
-        the loop: `i0`, `i1`, ...
+        the loop: `i0`, `i1`, ... The pragmas `innermost`, if any, precede the last head.
         """
         for d, extent in enumerate(extents):
             index = f"{name}{d}"
+            if innermost and d == len(extents) - 1:
+                self.line(innermost, depth + d)
             self.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth + d)
         yield depth + len(extents)
         for d in reversed(range(len(extents))):
@@ -327,16 +331,23 @@ def merge(
     return (extents, merged) if extents else ([1], [[0] for _ in strides])
 
 
+MIN_ROLLED, MAX_ROLLED = 8, 64
+"""The lengths of loops that gcc would unroll, although vector instructions are faster."""
+
+
 def nest(
     layer: Layer,
     shape: Sequence[int],
     strides: Sequence[Sequence[int]],
     body: Callable[[list[str]], list[str]],
+    *,
+    may_alias: bool = False,
 ) -> None:
     """
     Print C loops over `shape`. `strides` has the strides in elements of each operand, for each
     axis. `body` returns the lines of the innermost loop; it receives the C expression of the index
-    of each operand.
+    of each operand. With `may_alias`, the result may share the memory of an operand of this shape,
+    which otherwise makes compilers choose scalar instructions.
     """
     extents, merged = merge(shape, strides)
     indices = [
@@ -348,9 +359,15 @@ def nest(
         or "0"
         for operand in merged
     ]
-    if layer.shares(prod(shape)):
-        layer.line("MODEL_THREADS(1)" if len(extents) > 1 else "MODEL_EACH")
-    with layer.nested("i", extents) as depth:
+    is_shared = layer.shares(prod(shape))
+    alike = "MODEL_ALIKE" if may_alias and layer.options.vectors else ""
+    if is_shared and len(extents) > 1:
+        layer.line("MODEL_THREADS(1)")
+    elif is_shared:
+        alike = f"MODEL_EACH{alike.removeprefix('MODEL')}"
+    if alike and len(extents) > 1 and MIN_ROLLED <= extents[-1] <= MAX_ROLLED:
+        alike += " MODEL_CHANNELS"
+    with layer.nested("i", extents, innermost=alike) as depth:
         layer.block(body(indices), depth)
 
 
@@ -364,4 +381,4 @@ def broadcast_nest(
     """
     shape = shape_of(op.output)
     operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
-    nest(layer, shape, [row_major(shape), *operands], body)
+    nest(layer, shape, [row_major(shape), *operands], body, may_alias=True)
