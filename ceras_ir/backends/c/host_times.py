@@ -16,10 +16,9 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machines import Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.sums import Geometry
-from ceras_ir.backends.c.values import zero_point_of
+from ceras_ir.backends.c.values import value_type, zero_point_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
-from ceras_ir.network.storage import WIDE, width
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.time_model import time_of_operation
 
@@ -44,7 +43,6 @@ ELEMENT: dict[str, tuple[float, float]] = {
     "requantize": (30.0, 30.0),
     "transpose": (25.0, 90.0),
     "binary": (40.0, 45.0),
-    "lookup": (10.0, 10.0),
     "softmax": (400.0, 400.0),
     "normalize": (60.0, 60.0),
     "integer_normalize": (600.0, 600.0),
@@ -55,6 +53,12 @@ ELEMENT: dict[str, tuple[float, float]] = {
     "unary": (16.0, 16.0),
 }
 """The time of an element of a result in integers and in float, in 8-bit products."""
+
+TABLE, CHANNEL_TABLES, WORD_TABLES = 10.0, 65.0, 115.0
+"""
+The time of a lookup of bytes in a single table, in tables of channels, and of a lookup in which the
+index or the result has 16 bits, in 8-bit products.
+"""
 
 FUNCTION = {
     graph.Function.RELU: 0.0,
@@ -159,6 +163,8 @@ def _products(op: Operation) -> float:
             return product * op.macs + gate * _size(op.input)
         case graph.LinearOperation():
             return _linear(op)
+        case graph.LookupOp():
+            return _table(op) * size
         case graph.Pool2dOp():
             return POOLED[is_float] * max(prod(op.kernel.get_values()) * size, size)
         case _:
@@ -167,6 +173,12 @@ def _products(op: Operation) -> float:
                 return time_of_operation(op)
             called = _function(op.function) if isinstance(op, graph.UnaryOp) else 0.0
             return (each[is_float] + called) * size
+
+
+def _table(op: graph.LookupOp) -> float:
+    if "int16_t" in (value_type(op.input), value_type(op.result)):
+        return WORD_TABLES
+    return TABLE if op.channel_rows is None else CHANNEL_TABLES
 
 
 def _function(function: graph.FunctionAttr) -> float:
@@ -193,7 +205,8 @@ def _linear(op: graph.LinearOperation) -> float:
         stored += _size(op.weights) * PACKED[is_float]
     if is_float:
         return FLOAT_PRODUCT * products + stored
-    return (WIDE_PRODUCT if width(op.input) == WIDE else 1.0) * products + stored
+    is_wide = value_type(op.input) == "int16_t"
+    return (WIDE_PRODUCT if is_wide else 1.0) * products + stored
 
 
 def _size(value: SSAValue) -> int:
