@@ -1,14 +1,14 @@
 """
-Measure how evenly two threads share the work of a network in C, also on a busy machine.
+Measure what a second thread gains in the layers of a network in C.
 
     python benchmarks/threads.py [NETWORK ...] [--int8 | --float] [--threads 2] [--layers 12]
 
-Threads that wait sleep, so the processor time of a thread is its work. The sum of all threads
-divided by the longest is the bound of the speed-up: layers that run on a single thread, and tiles
-that do not divide evenly, lower it. `--layers` lists the layers with the most time in which another
-thread has no work. Wall times of one thread and of all threads are meaningful on a quiet machine.
-The figures of each layer are the smallest of the runs. Results must be equal for all numbers of
-threads, bit for bit.
+The time of a layer is the processor time of the first thread, which waits for the others without
+sleep, so it is the elapsed time without other programs: the time of the longest thread. Work that
+threads repeat, and data from the cache of another core, are part of it. `--layers` lists the layers
+that are the furthest from an even share of their time on one thread. Times of layers are the
+smallest of all runs, as are elapsed times (`wall`), which are meaningful on a quiet machine only.
+Results must be equal for all numbers of threads, bit for bit.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +45,8 @@ class Run:
     """The result of `threads.c`: milliseconds, and a checksum of the outputs."""
 
     wall: float
-    first: list[float]
-    """The processor time of the first thread in each layer; the other threads have at most this."""
-    all: list[float]
-    """The processor time of all threads in each layer."""
+    layers: list[float]
     checksum: int
-
-    @property
-    def bound(self) -> float:
-        """The speed-up if threads never waited for a processor."""
-        return sum(self.all) / sum(self.first)
 
 
 def compiled(network: str, folder: Path, *, is_int8: bool) -> Path:
@@ -80,13 +73,11 @@ def build(folder: Path) -> Path:
 
 
 def measured(program: Path, threads: int, runs: int) -> Run:
-    # With sleeping threads, processor time is work.
-    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "active"}
     done = subprocess.run(
         [program, str(runs)], env=environment, check=True, capture_output=True, text=True
     )
-    found = json.loads(done.stdout)
-    return Run(found["wall"], found["first"], found["all"], found["checksum"])
+    return Run(**json.loads(done.stdout))
 
 
 def names_of(folder: Path) -> list[str]:
@@ -104,12 +95,25 @@ def names_of(folder: Path) -> list[str]:
     return names
 
 
-def lost(run: Run, threads: int, names: list[str]) -> list[tuple[float, str]]:
-    """List the milliseconds that each C function is longer than an even share of its work."""
-    found: dict[str, float] = {}
-    for name, first, total in zip(names, run.first, run.all, strict=False):
-        found[name] = found.get(name, 0.0) + first - total / threads
-    return sorted(((ms, name) for name, ms in found.items()), reverse=True)
+@dataclass(frozen=True, order=True)
+class Loss:
+    """The layers with a C function: milliseconds above an even share, alone, and shared."""
+
+    lost: float
+    alone: float
+    shared: float
+    name: str
+
+
+def losses(alone: Run, run: Run, threads: int, names: list[str]) -> list[Loss]:
+    times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for name, one, several in zip(names, alone.layers, run.layers, strict=False):
+        times[name].append((one, several))
+    found: list[Loss] = []
+    for name, rows in times.items():
+        one, several = (sum(column) for column in zip(*rows, strict=True))
+        found.append(Loss(several - one / threads, one, several, name))
+    return sorted(found, reverse=True)
 
 
 def main() -> int:
@@ -126,7 +130,8 @@ def main() -> int:
     arguments = parser.parse_args()
     threads, is_equal = arguments.threads, True
     table = Table(title=f"{threads} threads, milliseconds")
-    for header in ("network", "work", "longest thread", "bound", "wall: 1", f"{threads}", "ratio"):
+    headers = "network", "layers: 1", f"{threads}", "ratio", "wall: 1", f"{threads}", "ratio"
+    for header in headers:
         table.add_column(header, justify="left" if header == "network" else "right")
     with tempfile.TemporaryDirectory() as name:
         if arguments.built is not None:
@@ -146,12 +151,15 @@ def main() -> int:
             program = make()
             alone, run = (measured(program, count, arguments.runs) for count in (1, threads))
             is_equal &= alone.checksum == run.checksum
-            figures = (sum(run.all), sum(run.first), run.bound, alone.wall, run.wall)
-            row = [f"{figure:.2f}" for figure in (*figures, alone.wall / run.wall)]
-            table.add_row(title, *row)
-            named = names_of(program.parent)
-            for milliseconds, function in lost(run, threads, named)[: arguments.layers]:
-                print(f"{title}: {function} is {milliseconds:.2f} ms longer than an even share")
+            one, several = sum(alone.layers), sum(run.layers)
+            figures = one, several, one / several, alone.wall, run.wall, alone.wall / run.wall
+            table.add_row(title, *(f"{figure:.2f}" for figure in figures))
+            found = losses(alone, run, threads, names_of(program.parent))
+            for loss in found[: arguments.layers]:
+                print(
+                    f"{title}: {loss.name} {loss.alone:.3f} ms, {threads} threads "
+                    f"{loss.shared:.3f} ms, {loss.lost:.3f} ms above an even share"
+                )
     Console().print(table)
     if not is_equal:
         print("results differ between numbers of threads")

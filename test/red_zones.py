@@ -79,6 +79,19 @@ def _scratch_apart(layer: Layer, ctype: str, name: str, size: int, itemsize: int
     return result
 
 
+_own_scratch = Layer.own_scratch
+
+
+def _own_scratch_apart(layer: Layer, ctype: str, name: str, size: int, itemsize: int) -> list[str]:
+    """Declare an array of each thread, and a gap after it that is inaccessible in each."""
+    lines = _own_scratch(layer, ctype, name, size, itemsize)
+    layer.scratch_bytes += GAP
+    layer.own_bytes = max(layer.own_bytes, layer.scratch_bytes)
+    used = size * itemsize
+    gap = f"(unsigned char *){name} + {used}, {aligned(used, GAP) + GAP - used}"
+    return [*lines, f"USABLE({name}, {used});", f"RED_ZONE({gap});"]
+
+
 @contextmanager
 def planned_apart() -> Generator[None]:
     """Plan the memory of networks with a gap after each buffer."""
@@ -94,6 +107,7 @@ def apart() -> Generator[None]:
         patch.object(model, "place_workspaces", _workspaces_apart),
         patch.object(program, "STATE_ALIGNMENT", GAP),
         patch.object(Layer, "scratch", _scratch_apart),
+        patch.object(Layer, "own_scratch", _own_scratch_apart),
     ):
         yield
 

@@ -22,7 +22,7 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES, LANES_PER_VECTOR
-from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS
+from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
@@ -255,7 +255,7 @@ def _print(
     if images > 1:
         loops.insert(0, [f"for (int32_t n = 0; n < {images}; ++n) {{"])
     for depth, (head, *shared) in enumerate(loops):
-        if depth == len(loops) - 2 and op.macs >= MIN_SHARED_PRODUCTS:
+        if depth == len(loops) - 2 and is_shared(layer):
             layer.line("MODEL_THREADS(1)", depth)
         layer.line(head, depth)
         layer.block(shared, depth + 1)

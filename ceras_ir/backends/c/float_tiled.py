@@ -23,7 +23,8 @@ from ceras_ir.backends.c.register_tiles import (
 from ceras_ir.backends.c.row_parts import RowPart
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
-from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
+from ceras_ir.backends.c.tile_loops import Strip, halo_of, is_shared, print_loops
+from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import apply
 from ceras_ir.backends.c.vector_functions import apply_to_all, vector_function
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, known_array
@@ -89,19 +90,13 @@ def _print_part(
     x, y, w, b, residual = names
     nest, walk = part.nest, part.walk
     add_products(layer.kernels, walk, FLOATS)
-    fill: list[str] = []
+    strip: Strip | None = None
     if nest.in_place:
         source = nest.place_of(part.input(x))
     else:
-        halo = layer.kernels.use(
-            "halo", NAME="f32", TO="float", IN="float", SHIFT="", WHAT="as it is"
-        )
-        layer.scratch("float", "strip", nest.strip_elements, 4)
+        copy = halo_of(_halo(layer), x, "0.0f")
+        strip = Strip.of(layer, ("float", "strip"), nest.strip_elements, 4, copy)
         source = f"strip + {nest.input_at()}"
-        fill.append(
-            f"{halo}(strip, {nest.image_at(x)}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
-            f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);"
-        )
     bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
     text = float_tile(walk, stores, has_clamp=bounds is not None)
@@ -116,12 +111,13 @@ def _print_part(
         arguments += f", {nest.outputs} - b"
     if walk.fetches_next:
         arguments += f", {nest.next_part(w)}"
-    nest.print(
-        layer,
-        fill,
-        lambda: [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"],
-        depth=depth,
-    )
+    body = [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"]
+    print_loops(layer, nest, strip, body, depth=depth)
+
+
+def _halo(layer: Layer) -> str:
+    """Return the name of the C function that copies input rows with border."""
+    return layer.kernels.use("halo", NAME="f32", TO="float", IN="float", SHIFT="", WHAT="as it is")
 
 
 def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
@@ -283,8 +279,7 @@ class Winograd:
         nest, tile = self.nest, self.tile
         strip, patch, panel = self.sizes
         layer.kernels.use("winograd_f32")
-        holes = {"NAME": "f32", "TO": "float", "IN": "float", "SHIFT": "", "WHAT": "as it is"}
-        halo = layer.kernels.use("halo", **holes)
+        halo = _halo(layer)
         walk = Walk(tile, 1, nest.channels, 0, nest.channels, nest.channels)
         add_products(layer.kernels, walk, FLOATS)
         products = layer.kernels.add(*products_tile(walk), FLOAT_LANES)
@@ -294,52 +289,61 @@ class Winograd:
             f"/* Winograd: strips of {self.strip} x {self.across} patches, panels of {tile.width} "
             f"outputs, tiles of {tile.rows} patches. */"
         )
-        layer.scratch("float", "strip", strip, 4)
-        layer.scratch("float", "patches", WINOGRAD_VALUES * patch, 4)
-        layer.scratch("float", "filters", WINOGRAD_VALUES * panel, 4)
         size = nest.rows * nest.columns * nest.outputs
-        depth = 0
-        if nest.images > 1:
-            layer.line(f"for (int32_t image = 0; image < {nest.images}; ++image) {{")
-            depth = 1
         first_row = f"2 * first - {nest.top}" if nest.top else "2 * first"
         at = f"2 * first * {nest.columns * nest.outputs} + b"
         at = f"image * {size} + {at}" if nest.images > 1 else at
         last = self.patches - tile.rows
-        # Threads share the tiles, or the 16 products of a tile if the tiles cannot be halved.
-        is_even = -(-self.patches // tile.rows) % 2 == 0
-        shared = ["MODEL_THREADS(1)"] if op.macs >= MIN_SHARED_PRODUCTS else []
-        by_tile, by_value = (shared, []) if is_even else ([], shared)
-        layer.block(
-            [
-                f"for (int32_t r = 0; r < {self.down}; r += {self.strip}) {{",
-                f"  const int32_t first = {self.first};",
-                f"  const struct winograd_f32 to = {{{nest.rows} - 2 * first, {nest.columns}, "
-                f"{nest.outputs}, {low}, {high}}};",
-                f"  {halo}(strip, {nest.image_at(x)}, {2 * self.strip + 2}, {first_row}, "
-                f"{nest.left}, {self.width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);",
-                f"  winograd_f32_patches(patches, {patch}, strip, {self.width}, {nest.channels}, "
-                f"{self.strip}, {self.across});",
-                f"  for (int32_t b = 0; b < {nest.outputs}; b += {tile.width}) {{",
-                f"    winograd_f32_filters(filters, {panel}, {w} + b * {9 * nest.channels}, "
-                f"{nest.channels}, {tile.width});",
-                *(f"    {text}" for text in by_tile),
-                f"    for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
-                f"      const int32_t p = i < {last} ? i : {last};",
-                f"      float sums[{WINOGRAD_VALUES * tile.rows * tile.width}];",
-                *(f"      {text}" for text in by_value),
-                f"      for (int32_t k = 0; k < {WINOGRAD_VALUES}; ++k)",
-                f"        {products}(patches + k * {patch} + p * {nest.channels}, "
-                f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",
-                f"      const int32_t at = {at};",
-                f"      winograd_f32_results({y} + at, {f'{residual} + at' if residual else '0'}, "
-                f"sums, {bias} + b, p, {tile.rows}, {tile.width}, &to);",
-                "    }",
-                "  }",
-                "}",
-            ],
-            depth,
-        )
-        if nest.images > 1:
-            layer.line("}")
+        strips, panels = -(-self.down // self.strip), nest.outputs // tile.width
+        before = f"r / {self.strip} * {panels}"
+        before = f"image * {strips * panels} + {before}" if nest.images > 1 else before
+        images = [f"for (int32_t image = 0; image < {nest.images}; ++image)"]
+        units = nest.images * strips * panels
+        sizes = {
+            "strip": strip,
+            "patches": WINOGRAD_VALUES * patch,
+            "filters": WINOGRAD_VALUES * panel,
+        }
+        layer.kernels.use("share")
+        if is_shared(layer):
+            own = (layer.own_scratch("float", name, count, 4) for name, count in sizes.items())
+            head = ["MODEL_TEAM", "{", *(f"  {text}" for lines in own for text in lines)]
+            head.append(f"  const struct share share = share_of({units});")
+        else:
+            for name, count in sizes.items():
+                layer.scratch("float", name, count, 4)
+            head = ["{", f"  const struct share share = {{0, {units}}};"]
+        lines = [
+            *head,
+            *(f"  {text}" for text in (images if nest.images > 1 else [])),
+            f"  for (int32_t r = 0; r < {self.down}; r += {self.strip}) {{",
+            f"    const struct share own = share_within(share, {before}, {panels});",
+            f"    const int32_t first = {self.first};",
+            f"    const struct winograd_f32 to = {{{nest.rows} - 2 * first, {nest.columns}, "
+            f"{nest.outputs}, {low}, {high}}};",
+            "    if (own.first < own.end) {",
+            f"      {halo}(strip, {nest.image_at(x)}, {2 * self.strip + 2}, {first_row}, "
+            f"{nest.left}, {self.width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);",
+            f"      winograd_f32_patches(patches, {patch}, strip, {self.width}, {nest.channels}, "
+            f"{self.strip}, {self.across});",
+            "    }",
+            "    for (int32_t panel = own.first; panel < own.end; ++panel) {",
+            f"      const int32_t b = panel * {tile.width};",
+            f"      winograd_f32_filters(filters, {panel}, {w} + b * {9 * nest.channels}, "
+            f"{nest.channels}, {tile.width});",
+            f"      for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
+            f"        const int32_t p = i < {last} ? i : {last};",
+            f"        float sums[{WINOGRAD_VALUES * tile.rows * tile.width}];",
+            f"        for (int32_t k = 0; k < {WINOGRAD_VALUES}; ++k)",
+            f"          {products}(patches + k * {patch} + p * {nest.channels}, "
+            f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",
+            f"        const int32_t at = {at};",
+            f"        winograd_f32_results({y} + at, {f'{residual} + at' if residual else '0'}, "
+            f"sums, {bias} + b, p, {tile.rows}, {tile.width}, &to);",
+            "      }",
+            "    }",
+            "  }",
+            "}",
+        ]
+        layer.block(lines)
         activate(layer, op, nest, y)

@@ -79,6 +79,8 @@ class Layer:
     workspace has no value.
     """
     scratch_bytes: int = 0
+    own_bytes: int = 0
+    """The bytes of the workspace of which each thread has its own."""
     kernel: str = ""
     """The name of the chosen kernel for reports, if there are several."""
     vector_cycles: float | None = None
@@ -126,12 +128,30 @@ class Layer:
         layer. Print the declaration of a pointer `name` to elements of `ctype`, and return the
         name.
         """
+        offset = self._reserve(size, itemsize)
+        at = f"&workspace[{offset}]" if offset else "workspace"
+        self.line(f"{ctype} *{name} = ({ctype} *)(void *){at};")
+        return name
+
+    def own_scratch(self, ctype: str, name: str, size: int, itemsize: int) -> list[str]:
+        """
+        Reserve like `scratch`, for each thread of a team. Return the statements that declare the
+        pointer: to the workspace in the first thread, to static memory of the thread in others.
+        """
+        offset = self._reserve(size, itemsize)
+        self.own_bytes = max(self.own_bytes, self.scratch_bytes)
+        at = f"&MODEL_OWN(workspace)[{offset}]" if offset else "MODEL_OWN(workspace)"
+        return [f"{ctype} *{name} = ({ctype} *)(void *){at};"]
+
+    def _reserve(self, size: int, itemsize: int) -> int:
+        """
+        Reserve `size` elements of `itemsize` bytes in the workspace. Return the offset in bytes.
+        """
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
-        at = f"&workspace[{self.scratch_bytes}]" if self.scratch_bytes else "workspace"
-        self.line(f"{ctype} *{name} = ({ctype} *)(void *){at};")
+        offset = self.scratch_bytes
         self.scratch_bytes += -(-size * itemsize // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
-        return name
+        return offset
 
     def constant(
         self,

@@ -19,7 +19,8 @@ from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
-from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
+from ceras_ir.backends.c.tile_loops import is_shared
+from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import Refused, apply, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 from ceras_ir.support.option_uses import record_use
@@ -161,7 +162,7 @@ def _print_vectors(
     else:
         lines += inside(is_whole=not above)
     lines += [*edges(0, along.start), *edges(along.stop, columns)]
-    if op.macs >= MIN_SHARED_PRODUCTS:
+    if is_shared(layer):
         layer.line("MODEL_THREADS(1)")
     layer.loop("n", images * rows, [*lines, *epilogue(f"n * {size}", f"(n + 1) * {size}")])
 

@@ -37,6 +37,13 @@ from ceras_ir.backends.c.register_tiles import (
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_narrow
+from ceras_ir.backends.c.tile_loops import (
+    Strip,
+    copied_rows,
+    from_strip_row,
+    halo_of,
+    print_loops,
+)
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
@@ -170,20 +177,15 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         amx = amx_tile(nest, layer.options.workspace, stored_bytes, is_wide=is_wide)
     panels = make(of, nest, epilogue, offset, amx)
     w, b = panels.weights, panels.bias
-    fill: list[str] = []
-
-    def fill_of(loops: Nest) -> str:
-        border = zero_point_of(sums.x) + offset
-        return _fill(layer, loops, x, (stored, lanes.element), border)
-
+    strip: Strip | None = None
     if nest.in_place:
         source = nest.place_of(x)
     else:
         size = nest.strip_elements + SLACK
         if amx is not None:
             size = max(size, amx.plane if is_wide else amx.strip_elements)
-        layer.scratch(lanes.element, "strip", size, 4 // lanes.step)
-        fill.append(fill_of(nest))
+        copy = halo_of(_halo(layer, stored, lanes.element), x, str(zero_point_of(sums.x) + offset))
+        strip = Strip.of(layer, (lanes.element, "strip"), size, 4 // lanes.step, copy)
         source = f"strip + {nest.input_at()}"
     if is_late:
         lanes = MOVED_BYTES
@@ -271,45 +273,44 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         ]
 
     if epilogue is None:
-        nest.print(layer, fill, rescaled)
+        print_loops(layer, nest, strip, rescaled())
     elif amx is None:
-        nest.print(layer, fill, lambda: shifted(epilogue))
+        print_loops(layer, nest, strip, shifted(epilogue))
     elif is_wide:
         by_four = nest.walk(WORDS_BY_FOUR.step), WORDS_BY_FOUR
         with layer.variants(AMX) as otherwise:
-            if nest.in_place:
-                layer.scratch("uint8_t", "planes", 2 * amx.plane, 1)
+            split = partial(_split, layer, amx, nest, x, zero_point_of(sums.x))
+            if strip is None:
+                planes = Strip.of(layer, ("uint8_t", "planes"), 2 * amx.plane, 1, split)
+            else:
+                alias = "uint8_t *planes = (uint8_t *)(void *)strip;"
+                planes = Strip((*strip.declaration, alias), split)
             layer.line("if (amx_is_ready()) {")
-            if not nest.in_place:
-                layer.line("uint8_t *planes = (uint8_t *)(void *)strip;", 1)
-            copy = [_split(layer, amx, nest, x, zero_point_of(sums.x))]
-            amx.nest.print(layer, copy, lambda: in_amx(epilogue, amx), amx.each_thread, 1)
+            print_loops(layer, amx.nest, planes, in_amx(epilogue, amx), amx.each_thread, 1)
             layer.line("} else {")
-            nest.print(layer, fill, lambda: shifted(epilogue, *by_four), depth=1)
+            print_loops(layer, nest, strip, shifted(epilogue, *by_four), depth=1)
             layer.line("}")
             otherwise()
-            nest.print(layer, fill, lambda: shifted(epilogue))
+            print_loops(layer, nest, strip, shifted(epilogue))
     else:
         layer.lines.append(f"#if {AMX}")
         layer.line("if (amx_is_ready()) {")
-        copy = [] if nest.in_place else [fill_of(amx.nest)]
-        amx.nest.print(layer, copy, lambda: in_amx(epilogue, amx), amx.each_thread, 1)
+        print_loops(layer, amx.nest, strip, in_amx(epilogue, amx), amx.each_thread, 1)
         layer.line("} else")
         layer.lines.append("#endif")
         layer.line("{")
-        nest.print(layer, fill, lambda: shifted(epilogue), depth=1)
+        print_loops(layer, nest, strip, shifted(epilogue), depth=1)
         layer.line("}")
     return w
 
 
-def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int) -> str:
+def _halo(layer: Layer, stored: str, element: str) -> str:
     """
-    Return the C call that copies input rows to the strip, a part of the workspace with border.
-    `types` are the C types of the input `x` and of the copy, and `border` is the padding value.
+    Return the name of the C function that copies input rows of C type `stored` to rows of `element`
+    with border.
     """
-    stored, element = types
     is_signed = stored == "int8_t"
-    halo = layer.kernels.use(
+    return layer.kernels.use(
         "halo",
         NAME=stored,
         TO=element,
@@ -317,36 +318,27 @@ def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int)
         SHIFT=" ^ 128" if is_signed else "",
         WHAT="moved by 128" if is_signed else "as it is",
     )
-    image = nest.image_at(x)
-    if nest.is_product:
-        k, count = nest.channels, "count" if nest.has_remainder else nest.strip
-        return f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
-    return (
-        f"{halo}(strip, {image}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
-        f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
-    )
 
 
-def _split(layer: Layer, amx: AmxTile, nest: Nest, x: str, border: int) -> str:
+def _split(
+    layer: Layer, amx: AmxTile, nest: Nest, x: str, border: int, loops: Nest, count: str, top: str
+) -> str:
     """
-    Return the C call that copies 16-bit inputs `x` of the current strip to `planes`. `nest` has the
-    loops of the layer over the input, of which `amx` may read only single pixels.
+    Return the C call that copies 16-bit inputs `x` of the current strip to `planes`, as the `copy`
+    of a `Strip`. `nest` has the loops of the layer over the input, of which `amx` may read only
+    single pixels.
     """
-    loops, image = amx.nest, nest.image_at(x)
-    count = "count" if loops.has_remainder else str(loops.strip)
-    place = f"planes, {amx.plane}"
+    to, row = from_strip_row(loops, top, "planes")
+    image, place = nest.image_at(x), f"{to}, {amx.plane}"
     if not loops.is_product:
         kernel = layer.kernels.use("split_halo")
-        return (
-            f"{kernel}({place}, {image}, {loops.filled_rows}, {loops.first_row}, {loops.left}, "
-            f"{loops.padded_width}, {loops.height}, {loops.width}, {loops.channels}, {border});"
-        )
+        return f"{kernel}({place}, {image}, {copied_rows(loops, row, count)}, {border});"
     if nest.is_product:
         kernel = layer.kernels.use("split_words")
-        return f"{kernel}({place}, {image} + first * {nest.channels}, {count} * {nest.channels});"
-    row, column = nest.stride[0] * nest.width * nest.channels, nest.stride[1] * nest.channels
+        return f"{kernel}({place}, {image} + {row} * {nest.channels}, {count} * {nest.channels});"
+    height, width = nest.stride[0] * nest.width * nest.channels, nest.stride[1] * nest.channels
     kernel = layer.kernels.use("split_pixels")
     return (
-        f"{kernel}({place}, {image}, first, {count}, {nest.columns}, {row}, {column}, "
+        f"{kernel}({place}, {image}, {row}, {count}, {nest.columns}, {height}, {width}, "
         f"{nest.channels});"
     )

@@ -96,6 +96,12 @@ class PrintedModel:
     def scratch_bytes(self) -> int:
         return max((layer.scratch_bytes for layer in self.layers), default=0)
 
+    @property
+    def own_bytes(self) -> int:
+        """The bytes of temporary memory of each further thread, also in other functions."""
+        own = (layer.own_bytes for layer in self.layers)
+        return max((*own, *(other.own_bytes for other in (*self.bodies, *self.members))), default=0)
+
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
         """

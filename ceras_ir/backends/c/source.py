@@ -101,13 +101,18 @@ typedef int16_t model_row;
 #else
 #define MODEL_THREADS(loops)
 #endif
-/* The same in two steps: a block that each thread executes, and the loops that they share. */
+/* A block that each thread executes for its share of the units of a layer. */
 #if defined(_OPENMP)
 #define MODEL_TEAM MODEL_PRAGMA(omp parallel)
-#define MODEL_SHARE(loops) MODEL_PRAGMA(omp for collapse(loops) schedule(static) nowait)
 #else
 #define MODEL_TEAM
-#define MODEL_SHARE(loops)
+#endif
+/* The memory of a thread: the workspace of the layer for the first thread of a team. */
+#if defined(_OPENMP)
+#define MODEL_OWN(workspace) \
+  ((omp_get_thread_num() == 0) ? (workspace) : (unsigned char *)(void *)model_own)
+#else
+#define MODEL_OWN(workspace) (workspace)
 #endif
 /* Prefetches the bytes at a distance from a pointer, possibly after the end of the array. */
 #if defined(__GNUC__)
@@ -189,6 +194,18 @@ def _used_definitions(text: str) -> str:
     return "".join(reversed(kept))
 
 
+OWN_MEMORY = """\
+#if defined(_OPENMP)
+/* The memory of all but the first thread of a team. */
+static int64_t model_own[@WORDS@]
+#if defined(__GNUC__)
+  __attribute__((aligned(64)))
+#endif
+  ;
+#pragma omp threadprivate(model_own)
+#endif
+"""
+
 NO_FLOATS = """
 /* The network computes with integers only. */
 int model_self_test(void) { return 0; }
@@ -226,6 +243,8 @@ def model_source(model: PrintedModel, crc: int) -> str:
         "#else\n#define TRACE(layer, data, bytes) ((void)0)\n#endif\n"
     ]
     parts.append(consistency_checks(model))
+    if size := model.own_bytes:
+        parts.append(filled(OWN_MEMORY, {"WORDS": str(-(-size // 8))}))
     functions = [body.functions for body in (*model.bodies, model)]
     if absent := "".join(each.absent_constants(model.pool) for each in functions):
         parts.append(f"/* Constants that this processor does not need. */\n{absent}")

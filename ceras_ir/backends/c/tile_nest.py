@@ -1,11 +1,10 @@
 """
-Print the loops around a register tile: strips of rows, panels of outputs, tiles of positions.
+Choose the loops around a register tile: strips of rows, panels of outputs, tiles of positions.
 
 Integer and float layers share the loops. A matrix product is a map of a single column with
 contiguous rows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import block_diagonal
-from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import (
     LANES_PER_VECTOR,
     Stores,
@@ -28,7 +26,6 @@ from ceras_ir.backends.c.register_tiles import (
 )
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.backends.c.tile_functions import CACHE_LINE, MIN_FETCHED_BYTES
-from ceras_ir.backends.c.values import steps_left
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 DIRECT_STRIP = 24 * 1024
@@ -53,9 +50,6 @@ NEAR_BYTES = 1 << 20
 
 FAR_FACTOR = 4
 """The relative time to read data from beyond the second-level cache."""
-
-MIN_SHARED_PRODUCTS = 1 << 20
-"""Products of a layer from which several threads are worthwhile."""
 
 
 def _is_panel_first(rows: int, outputs: int, row_bytes: int, tile: Tile, strip: int) -> bool:
@@ -203,15 +197,13 @@ class Nest:
     def has_remainder(self) -> bool:
         return self.rows % self.strip != 0
 
-    @property
-    def filled_rows(self) -> str:
+    def input_rows(self, count: str) -> str:
         """
-        The number of input rows that the current strip reads, as C text: a number if all strips
-        have equal rows, otherwise an expression in `count`, the output rows of the strip.
+        Return the number of input rows that `count` output rows read: a number, or a C expression.
         """
-        if not self.has_remainder:
-            return str(self.strip_rows)
-        scaled = "(count - 1)" if self.stride[0] == 1 else f"(count - 1) * {self.stride[0]}"
+        if count.isdecimal():
+            return str((int(count) - 1) * self.stride[0] + self.extent)
+        scaled = f"({count} - 1)" if self.stride[0] == 1 else f"({count} - 1) * {self.stride[0]}"
         return f"{scaled} + {self.extent}"
 
     @property
@@ -225,12 +217,6 @@ class Nest:
         in place.
         """
         return (self.width if self.in_place else self.padded_width) * self.channels
-
-    @property
-    def first_row(self) -> str:
-        """The first input row of the strip that starts at output row `first`, as a C expression."""
-        scaled = "first" if self.stride[0] == 1 else f"first * {self.stride[0]}"
-        return f"{scaled} - {self.top}" if self.top else scaled
 
     @property
     def group_channels(self) -> int:
@@ -287,6 +273,11 @@ class Nest:
         return -(-self.outputs // self.tile.width) * self.tile.width
 
     @property
+    def panels(self) -> int:
+        """The panels of all groups."""
+        return self.groups * self.group_width // self.tile.width
+
+    @property
     def padded_outputs(self) -> int:
         """The number of outputs of all groups, padded to a complete last panel."""
         return self.all_outputs - self.outputs + self.group_width
@@ -297,8 +288,7 @@ class Nest:
         panel, `step`]. A run is a contiguous part of a window; an instruction multiplies `step`
         elements of it.
         """
-        panels = self.groups * self.group_width // self.tile.width
-        return panels, self.runs, -(-self.taps // step), self.tile.width, step
+        return self.panels, self.runs, -(-self.taps // step), self.tile.width, step
 
     def split(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
         """
@@ -392,90 +382,3 @@ class Nest:
     def image_at(self, pointer: str) -> str:
         size = prod((self.height, self.width, self.channels))
         return f"{pointer} + image * {size}" if self.images > 1 else pointer
-
-    def print(
-        self,
-        layer: Layer,
-        fill: list[str],
-        body: Callable[[], list[str]],
-        each_thread: tuple[str, str] | None = None,
-        depth: int = 0,
-    ) -> None:
-        """
-        Print the C loops over the tiles of a layer at the indentation `depth`, with the lines
-        `fill` at the start of each strip, and the lines of `body` for each tile. In `body`, the C
-        variables `g`, `b`, `r` and `c` are the group, and the first output, row and column of the
-        tile. `each_thread` are statements that each thread executes before and after its tiles of
-        a strip.
-        """
-        lines: list[tuple[int, str]] = []
-        closing: list[int] = []
-
-        def enter(index: str, total: int, step: int, end: str = "") -> None:
-            """
-            Print the head of a loop over `index` from 0 to the C expression `end`, or to `total`.
-            The last iteration starts earlier, so that it has `step` elements.
-            """
-            at = len(closing)
-            if total <= step:
-                lines.append((at, f"const int32_t {index} = 0;"))
-                return
-            counter = index if total % step == 0 or index in ("b", "first") else "i"
-            lines.append(
-                (
-                    at,
-                    f"for (int32_t {counter} = 0; {counter} < {end or total}; "
-                    f"{counter} += {step}) {{",
-                )
-            )
-            if counter == "i":
-                last = f"{end} - {step}" if end else total - step
-                lines.append((at + 1, f"const int32_t {index} = i < {last} ? i : {last};"))
-            closing.append(at)
-
-        t = self.tile
-        shape = f"{t.rows} x {t.columns}" if self.columns > 1 else str(t.rows)
-        unit = "rows" if self.columns > 1 else "positions"
-        layer.line(
-            f"/* Strips of {self.strip} {unit}, panels of {t.width} outputs, tiles of {shape} "
-            "positions. */",
-            depth,
-        )
-        if self.images > 1:
-            enter("image", self.images, 1)
-        enter("first", self.rows, self.strip)
-        if self.has_remainder:
-            count = f"const int32_t count = {steps_left(self.rows, 'first', self.strip)};"
-            lines.append((len(closing), count))
-        lines += [(len(closing), text) for text in fill]
-        if each_thread:
-            lines += [(len(closing), "{"), (len(closing) + 1, each_thread[0])]
-            closing.append(len(closing))
-        # Threads share the loops over panels and rows of tiles, or over columns if these have one
-        # step.
-        shared = len(lines), len(closing)
-        if self.groups > 1:
-            enter("g", self.groups, 1)
-        enter("b", self.outputs, self.tile.width)
-        if self.has_remainder:
-            # The last strip has at least this number of rows.
-            enter("r", self.rows, self.tile.rows, "count")
-        else:
-            enter("r", self.strip, self.tile.rows)
-        count = len(closing) - shared[1] if self.groups == 1 else 1
-        if self.columns > 1:
-            enter("c", self.columns, self.tile.columns)
-        if isinstance(layer.op, LinearOperation) and layer.op.macs >= MIN_SHARED_PRODUCTS:
-            at = next((i for i in range(shared[0], len(lines)) if "for (" in lines[i][1]), None)
-            if at is not None:
-                kind = "MODEL_SHARE" if each_thread else "MODEL_THREADS"
-                lines.insert(at, (lines[at][0], f"{kind}({max(count, 1)})"))
-                if each_thread:
-                    lines.insert(shared[0] - 2, (closing[shared[1] - 1], "MODEL_TEAM"))
-        lines += [(len(closing), text) for text in body()]
-        for at in reversed(closing):
-            if each_thread and at == shared[1] - 1:
-                lines.append((at + 1, each_thread[1]))
-            lines.append((at, "}"))
-        for at, text in lines:
-            layer.line(text, depth + at)

@@ -15,7 +15,6 @@
 MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const float *restrict strip,
                                      int32_t width, int32_t channels, int32_t rows, int32_t columns)
 {
-  MODEL_THREADS(1)
   for (int32_t i = 0; i < rows * columns; ++i) {
     const float *patch = strip + (i / columns * width + i % columns) * 2 * channels;
     for (int32_t c = 0; c < channels; c += MODEL_F32) {
@@ -48,7 +47,6 @@ MODEL_TILE void winograd_f32_filters(float *restrict u, int32_t pitch, const flo
                                      int32_t channels, int32_t width)
 {
   const int32_t tap = channels * width;
-  MODEL_THREADS(1)
   for (int32_t i = 0; i < tap; i += MODEL_F32) {
     const float *at = w + i;
     float *to = u + i;
