@@ -126,7 +126,10 @@ def test_no_placement_is_cheaper(
         (("lanes = 16", "lanes = 12"), "lanes must be a power of two in [1, 65536], got 12"),
         (("lanes = 16", "tables = -1"), "tables must be 0 or a power of two in [1, 65536], got -1"),
         (("lanes = 16", "tables = 1"), "tables must be 0 or >= 2, got 1"),
-        (("launch_us = 10", "launch_us = 10\nlanes = 8"), "no field 'lanes', because it follows"),
+        (
+            ("launch_us = 0.27", "launch_us = 0.27\nlanes = 8"),
+            "no field 'lanes', because it follows",
+        ),
         (("launch_us", "launch"), "has no field 'launch'"),
         (("circuits.conv2d", "circuits.convd"), "has no field 'convd'; did you mean 'conv2d'"),
         (("[cpu]", "[cpu"), "not TOML"),
