@@ -119,6 +119,10 @@ class AmxTile:
         words, _, last = self.chunks
         return f"amx_configure({self.positions}, {words}, {last or words});", "_tile_release();"
 
+    def multiplies_signed(self, stored: str) -> bool:
+        """Return whether tiles load signed bytes, which have no offset, from the input."""
+        return self.nest.in_place and stored == "int8_t"
+
     @property
     def computed(self) -> int:
         """The positions of a call, stored or not."""
@@ -314,8 +318,7 @@ def amx_tile(nest: Nest, max_bytes: int, output_bytes: int, *, is_wide: bool) ->
     bytes, with the residual.
     """
     cycles = MAX_SHARE * nest.integer_cycles((WORDS if is_wide else BYTE_LANES).step)
-    if is_wide:
-        nest = _separate(nest)
+    nest = _separate(nest) if is_wide else _in_place(nest)
     best = _fastest(nest, 1 + is_wide)
     if best is None or best.cycles > cycles:
         return None
@@ -323,11 +326,23 @@ def amx_tile(nest: Nest, max_bytes: int, output_bytes: int, *, is_wide: bool) ->
     rows_of_strip = STRIP_BYTES // (best.planes * nest.channels + output_bytes * nest.outputs)
     if nest.is_product and is_wide:
         strip = strip_length(nest.rows, rows, min(max_bytes // (2 * nest.channels), rows_of_strip))
-    elif nest.is_product and nest.in_place:
-        strip = strip_length(nest.rows, rows, rows_of_strip)
-    elif strip % rows or nest.rows % strip:
+    elif nest.in_place:
+        strip = strip_length(nest.rows, rows, max(rows_of_strip // nest.columns, 1))
+    elif strip < nest.rows and (strip % rows or nest.rows % strip):
         strip = strip_length(nest.rows, rows, nest.strip)
     return replace(best, nest=best.nest.with_strip(max(strip, rows)))
+
+
+def _in_place(nest: Nest) -> Nest:
+    """
+    Return the loops over the input without a copy, if windows need no border. Tiles load multiples
+    of four bytes, and multiply signed bytes without an offset.
+    """
+    high = (nest.rows - 1) * nest.stride[0] + nest.extent
+    is_inside = high <= nest.height and nest.padded_width <= nest.width
+    if nest.top or nest.left or not is_inside or nest.taps % BYTE_LANES.step:
+        return nest
+    return replace(nest, in_place=True)
 
 
 def _separate(nest: Nest) -> Nest:

@@ -145,12 +145,11 @@ def _pack_bytes(
     pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
     n, k = shape_of(of.op.weights)
     layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
-    moved = str(offset)
-    if offset and adds_offset_on_load(of, nest):
-        if amx is not None:
-            layer.kernels.use("amx")
-        unmoved = "MODEL_RVV || MODEL_HAS_AMX" if amx is not None else "MODEL_RVV"
-        moved = f"({unmoved} ? 0 : {offset})"
+    unmoved = ["MODEL_RVV"] if adds_offset_on_load(of, nest) else []
+    if amx is not None and amx.multiplies_signed(value_type(of.op.input)):
+        layer.kernels.use("amx")
+        unmoved.append("MODEL_HAS_AMX")
+    moved = f"({' || '.join(unmoved)} ? 0 : {offset})" if unmoved else str(offset)
     extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
     bias = _bias(of, w, extra, moved, nest.padded_outputs, TILES)
     return Panels(packed, bias, bias)

@@ -153,7 +153,8 @@ def constant_panels(
     b = bias(CONDITION if late else TILES, offset)
     if late:
         bias(RVV, 0)
-    return Panels(w, b, bias(AMX, 0, "amx_bias") if amx is not None and late else b)
+    is_signed = amx is not None and amx.multiplies_signed(value_type(of.op.input))
+    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b)
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
@@ -182,7 +183,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         source = nest.place_of(x)
     else:
         size = nest.strip_elements + SLACK
-        if amx is not None:
+        if amx is not None and not amx.nest.in_place:
             size = max(size, amx.plane if is_wide else amx.strip_elements)
         copy = halo_of(_halo(layer, stored, lanes.element), x, str(zero_point_of(sums.x) + offset))
         strip = Strip.of(layer, (lanes.element, "strip"), size, 4 // lanes.step, copy)
@@ -238,9 +239,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
 
     def in_amx(e: Epilogue, amx: AmxTile) -> list[str]:
         stores, skip, numbers = use_output(e, amx.nest)
-        tile = add_amx_tile(layer.kernels, amx, stores, is_signed=is_late)
+        is_signed = amx.multiplies_signed(stored)
+        tile = add_amx_tile(layer.kernels, amx, stores, is_signed=is_signed)
         start = f"{'planes' if is_wide else 'strip'} + {amx.nest.input_at()}"
-        if nest.in_place and not is_wide:
+        if amx.nest.in_place:
             start = amx.nest.place_of(x)
         fetched = f", {amx.next_at(w)}" if amx.fetched_lines else ""
         weights = f"{amx.panel_at(w)}{fetched}, {panels.amx_bias} + {first}"
@@ -295,7 +297,8 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     else:
         layer.lines.append(f"#if {AMX}")
         layer.line("if (amx_is_ready()) {")
-        print_loops(layer, amx.nest, strip, in_amx(epilogue, amx), amx.each_thread, 1)
+        copied = None if amx.nest.in_place else strip
+        print_loops(layer, amx.nest, copied, in_amx(epilogue, amx), amx.each_thread, 1)
         layer.line("} else")
         layer.lines.append("#endif")
         layer.line("{")

@@ -230,7 +230,8 @@ def product(rows: int, k: int, outputs: int, storage: IntegerType) -> ModuleOp:
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("storage", [i8, u8])
 @pytest.mark.parametrize(
-    "shape", [(49, 64, 49), (197, 64, 64), (33, 196, 128), (64, 200, 48), (17, 68, 33)]
+    "shape",
+    [(49, 64, 49), (197, 64, 64), (33, 196, 128), (40, 64, 144), (64, 200, 48), (17, 68, 33)],
 )
 def test_products_of_activations(
     flags: tuple[str, ...], storage: IntegerType, shape: tuple[int, int, int]
