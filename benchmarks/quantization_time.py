@@ -94,7 +94,8 @@ def row(name: str, model: Path, ours: Path, theirs: Path, folder: Path, rounds: 
     script = [sys.executable, Path(__file__).with_name("quantization_process.py")]
     mine, other = [*script, "ours", model, ours, *states], [*script, "runtime", fused, theirs]
     if not Path(os.environ["PYTHONPYCACHEPREFIX"]).exists():
-        measure(mine, 1), measure(other, 1)  # Writes bytecode.
+        for command in (mine, other):
+            measure(command, 1)  # Writes bytecode.
     pairs = [(measure(mine, 1)[1], measure(other, 1)[1]) for _ in range(rounds)]
     ratio = statistics.median(a / b for a, b in pairs)
     seconds = [f"{statistics.median(each):.2f}" for each in zip(*pairs, strict=True)]

@@ -17,6 +17,9 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from types import CodeType
 
+REPLACED = "exec"
+"""The function that `dataclasses` calls to compile methods."""
+
 MAX_TEXTS = 1 << 14
 """The number of texts beyond which no more are kept."""
 
@@ -30,8 +33,8 @@ class CachedMethods:
         self.is_changed = False
         # Errors of `marshal` in a damaged file have various classes.
         with suppress(Exception), open(path, "rb") as file:
-            found: object = marshal.load(file)
-            if isinstance(found, dict) and all(isinstance(c, CodeType) for c in found.values()):
+            found: dict[str, CodeType] = marshal.load(file)
+            if all(isinstance(code, CodeType) for code in found.values()):
                 self.known = found
 
     def run(
@@ -73,8 +76,8 @@ def cache_methods() -> None:
     """
     import dataclasses
 
-    if "exec" in vars(dataclasses):
+    if REPLACED in vars(dataclasses):
         return
     methods = CachedMethods(f"{cache_from_source(__file__)}.methods")
-    vars(dataclasses)["exec"] = methods.run
+    setattr(dataclasses, REPLACED, methods.run)
     atexit.register(methods.save)

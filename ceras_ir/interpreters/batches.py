@@ -8,6 +8,7 @@ samples, and matrices are multiplied for each sample separately.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class Batches:
         for value, op in last.items():
             self._released.setdefault(op, []).append(value)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of samples of a batch with which values fit a cache."""
         values = (*self.main.body.block.args, *(v for op in self._ops for v in op.results))

@@ -238,7 +238,7 @@ def float_layer(
     return _finished(total, addends, op.activation)
 
 
-def elementwise(op: graph.UnaryOp, x: Array) -> NDArray[np.float32]:
+def elementwise(op: graph.UnaryOp, x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Evaluate `graph.unary`. Axes before the channels may have any extents."""
     if (factors := op.channel_factors) is None:
         return apply_function(op.function, x)

@@ -132,7 +132,7 @@ def recurrence(
             case graph.Cell.LSTM:
                 a = (row + product(h, all_rows)).reshape(-1, 4, width)
                 f, g, k = functions
-                c = f(a[:, 2]) * c + f(a[:, 0]) * g(a[:, 3])
+                c = np.add(f(a[:, 2]) * c, f(a[:, 0]) * g(a[:, 3]))
                 h = f(a[:, 1]) * k(c)
             case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
                 f, g = functions

@@ -81,7 +81,7 @@ def differing(module: ModuleOp, *, statistics: bool) -> tuple[set[type[Operation
     wrong: list[str] = []
     with for_statistics() if statistics else nullcontext(), np.errstate(all="ignore"):
         for sample in samples:
-            found = dict(zip(main.body.block.args, sample.values(), strict=True))
+            found: Values = {**dict(zip(main.body.block.args, sample.values(), strict=True))}
 
             def note(op: Operation, results: tuple[Array, ...], found: Values = found) -> None:
                 found.update(zip(op.results, results, strict=True))
@@ -139,5 +139,6 @@ def test_samples_of_large_values_run_separately() -> None:
     x, s = "%x: tensor<1x512x512x4xf32>", "tensor<1x512x512x4xf32>"
     text = f"func.func @main({x}) -> {s} {{ func.return %x : {s} }}"
     batches = Batches(parse_text(load_context(), text, "n.mlir"))
+    samples: list[dict[str, Array]] = [{}, {}, {}]
     assert batches.size == 1
-    assert [len(each) for each in batches.divided([{}] * 3)] == [1, 1, 1]
+    assert [len(each) for each in batches.divided(samples)] == [1, 1, 1]

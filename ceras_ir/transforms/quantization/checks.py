@@ -334,7 +334,8 @@ class _RoundedNetwork:
                     if value in results:
                         found[value] = elements, rounded.get(value, elements)
             for n in range(len(batch)):
-                yield {name: tuple(each.of(n) for each in found[value]) for name, value in named}
+                pairs = ((name, found[value]) for name, value in named)
+                yield {name: (plain.of(n), stored.of(n)) for name, (plain, stored) in pairs}
 
     def _round(
         self,
