@@ -44,6 +44,10 @@ MIN_PERIOD = 16
 """The elements of a vector; loops over channels have a multiple of this length, if possible."""
 
 
+SOFTMAX_ROWS = 8
+"""The rows whose softmax `softmax_rows` computes together."""
+
+
 @prints(graph.UnaryOp)
 def unary(layer: Layer, op: graph.UnaryOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -330,6 +334,7 @@ def softmax(layer: Layer, op: graph.SoftmaxOp) -> None:
             f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {count}, "
             f"{shape[axis]}{further});"
         ),
+        SOFTMAX_ROWS if has_vectors else 1,
     )
 
 

@@ -166,6 +166,23 @@ def normalize(layer: Layer, op: NormalizeOp) -> None:
     )
 
 
+ROWS_OF_TABLE = 32
+"""Rows of a softmax of bytes for each preparation of the table, which takes as long as six rows."""
+
+MAX_SHORT_ROW = 1 << 15
+"""The maximum elements of a row of 16 bits for which differences from the mean fit 32 bits."""
+
+LOADS_OF_16 = {
+    "int8_t": "_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(lanes, x + k))",
+    "int16_t": "_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(lanes, x + k))",
+}
+STORES_OF_16 = {
+    "int8_t": "_mm_mask_storeu_epi8(y + k, lanes, _mm512_cvtepi32_epi8(v))",
+    "int16_t": "_mm256_mask_storeu_epi16(y + k, lanes, _mm512_cvtepi32_epi16(v))",
+}
+"""The C expressions that load, or store, the elements k to k + 15 of a row in 32 bits."""
+
+
 @prints(IntegerNormalizeOp)
 def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
     x, scale, bias = (
@@ -173,7 +190,7 @@ def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
         for value, name in ((op.input, "x"), (op.scale, "scale"), (op.bias, "bias"))
     )
     y, n = layer.write(op.result), shape_of(op.input)[-1]
-    kernel = layer.kernels.use("integer_normalize", **_types(op))
+    kernel = _normalize_kernel(layer, op, n)
     centre = zero_point_of(graph.stored_element(op.input))
     layer.rows(
         prod(shape_of(op.input)) // n,
@@ -187,6 +204,16 @@ def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
     )
 
 
+def _normalize_kernel(layer: Layer, op: IntegerNormalizeOp, n: int) -> str:
+    """Add the C function that normalizes rows of `n` elements, in vectors if possible."""
+    types = _types(op)
+    load, store = LOADS_OF_16.get(types["IN"]), STORES_OF_16.get(types["OUT"])
+    if not layer.options.vectors or n > MAX_SHORT_ROW or load is None or store is None:
+        return layer.kernels.use("integer_normalize", **types)
+    layer.kernels.use("integer_normalize", **types)
+    return layer.kernels.use("integer_normalize_rows", **types, LOAD=load, STORE=store)
+
+
 @prints(IntegerSoftmaxOp)
 def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
     x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
@@ -194,7 +221,7 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     entries, row = shape_of(op.table)[0] - 1, n * inner
 
-    def rows(kernel: str, last: str) -> None:
+    def rows(kernel: str, last: str, unit: int = 1) -> None:
         layer.rows(
             outer,
             outer * row,
@@ -202,6 +229,7 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
                 f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {table}, "
                 f"{entries}, {count}, {n}{last}, {_rescaling(op.requant)});"
             ),
+            unit,
         )
 
     kernel = layer.kernels.use("integer_softmax", **_types(op))
@@ -210,7 +238,7 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
         return
     lookup = layer.kernels.use("softmax_bytes")
     with layer.variants("MODEL_LOOKUP") as otherwise:
-        rows(lookup, "")
+        rows(lookup, "", ROWS_OF_TABLE)
         otherwise()
         rows(kernel, f", {inner}")
 

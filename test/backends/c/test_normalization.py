@@ -58,8 +58,9 @@ def rows(element: UniformType, shape: tuple[int, ...]) -> Array:
     return np.clip(drawn, element.low, element.high).astype(dtype)
 
 
+@pytest.mark.parametrize("build", ["tiles", "loops"])
 @pytest.mark.parametrize("element", [I8, SHIFTED, I16], ids=str)
-def test_integers(element: UniformType):
+def test_integers(element: UniformType, build: str):
     shape = (6, 7, 33)
     module = make_network(
         [(element, shape)],
@@ -69,15 +70,16 @@ def test_integers(element: UniformType):
             normalized(v, element, 33, centred=True, epsilon=1 << 62),
         ],
     )
-    check(module, {"input0": rows(element, shape)})
+    check(module, {"input0": rows(element, shape)}, flags=BUILDS[build])
 
 
-@pytest.mark.parametrize("n", [1, 2, 700, 4096])
-def test_long_and_short_rows(n: int):
+@pytest.mark.parametrize("build", ["tiles", "loops"])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 700, 4096, 1 << 15, (1 << 15) + 1])
+def test_long_and_short_rows(n: int, build: str):
     module = make_network(
         [(I16, (5, n))], lambda v: [softmax_of(v, I16, 1), normalized(v, I16, n, centred=True)]
     )
-    check(module, {"input0": rows(I16, (5, n))})
+    check(module, {"input0": rows(I16, (5, n))}, flags=BUILDS[build])
 
 
 @pytest.mark.parametrize("build", ["tiles", "loops"])

@@ -1,6 +1,7 @@
 #include "vectors_i8.c"
 #include "lookup_lanes.c"
 #if MODEL_LOOKUP
+#include <immintrin.h>
 /* Looks up each lane of `at`, 0 to 255, in a table in four parts. */
 MODEL_INLINE model_bytes entries_of(const model_bytes *part, model_bytes at)
 {
@@ -20,19 +21,20 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
     uint8_t bytes[256];
   } lows, highs;
   union {
-    model_bytes parts[4];
-    int8_t bytes[256];
-  } results;
-  union {
     model_bytes lanes;
     int8_t bytes[64];
   } mask;
+  /* In the order from which packing makes bytes in the order of distances. */
   uint32_t exponentials[256];
-  const uint32_t half = UINT32_C(1) << (shift - 1);
+  const __m512i half = _mm512_set1_epi32(1 << (shift - 1));
+  const __m128i by = _mm_cvtsi32_si128(shift);
+  const __m512i point = _mm512_set1_epi16((int16_t)zero_point);
+  const __m512i lowest = _mm512_set1_epi16((int16_t)low), highest = _mm512_set1_epi16((int16_t)high);
   for (int32_t d = 0; d < 256; ++d) {
-    exponentials[d] = (uint32_t)table[d < last ? d : last];
-    lows.bytes[d] = exponentials[d] & 0xff;
-    highs.bytes[d] = (uint8_t)(exponentials[d] >> 8);
+    const uint32_t e = (uint32_t)table[d < last ? d : last];
+    exponentials[(d & 0xC3) | ((d & 0x30) >> 2) | ((d & 0x0C) << 2)] = e;
+    lows.bytes[d] = e & 0xff;
+    highs.bytes[d] = (uint8_t)(e >> 8);
   }
   /* The elements of the last 64 that no previous vector contains. */
   for (int32_t i = 0; i < 64; ++i) mask.bytes[i] = i >= 64 - n % 64 ? -1 : 0;
@@ -50,17 +52,25 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
       small = DOT(small, (model_i32v)a, ones);
       large = DOT(large, (model_i32v)b, ones);
     }
-    uint32_t sum = 0;
-    for (int32_t i = 0; i < 16; ++i) sum += (uint32_t)small[i] + ((uint32_t)large[i] << 8);
-    const uint32_t reciprocal = UINT32_C(0x7fffffff) / sum;
-    for (int32_t d = 0; d < 256; ++d) {
-      const int32_t v = (int32_t)((exponentials[d] * reciprocal + half) >> shift) + zero_point;
-      results.bytes[d] = (int8_t)(v < low ? low : v > high ? high : v);
+    const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32((__m512i)(small + (large << 8)));
+    const __m512i reciprocal = _mm512_set1_epi32((int32_t)(UINT32_C(0x7fffffff) / sum));
+    model_bytes results[4];
+    for (int32_t p = 0; p < 4; ++p) {
+      __m512i v[4];
+      for (int32_t q = 0; q < 4; ++q) {
+        const __m512i e = _mm512_loadu_si512(exponentials + 64 * p + 16 * q);
+        v[q] = _mm512_srl_epi32(_mm512_add_epi32(_mm512_mullo_epi32(e, reciprocal), half), by);
+      }
+      for (int32_t q = 0; q < 2; ++q) {
+        v[q] = _mm512_adds_epi16(_mm512_packs_epi32(v[2 * q], v[2 * q + 1]), point);
+        v[q] = _mm512_min_epi16(_mm512_max_epi16(v[q], lowest), highest);
+      }
+      results[p] = (model_bytes)_mm512_packs_epi16(v[0], v[1]);
     }
     for (int32_t k = 0; k < n; k += 64) {
       const int32_t at = k + 64 <= n ? k : n - 64;
       const model_bytes d = (model_bytes)(start - *(const unsigned_bytes *)(const void *)(x + at));
-      *(model_bytes *)(void *)(y + at) = entries_of(results.parts, d);
+      *(model_bytes *)(void *)(y + at) = entries_of(results, d);
     }
   }
 }
