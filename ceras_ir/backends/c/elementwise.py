@@ -195,7 +195,15 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
     rest = f"{name}, {first}, {entries // 2}, {channels}"
     if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
-        layer.line(f"{kernel}({y}, {x}, {rest}, {size});")
+        whole = size % channels == 0
+        layer.rows(
+            size // channels if whole else 1,
+            size,
+            lambda at, count: (
+                f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {rest}, "
+                f"{f'{count} * {channels}' if whole else size});"
+            ),
+        )
         return
     layer.line(
         f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"

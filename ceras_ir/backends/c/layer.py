@@ -36,6 +36,11 @@ SHARED_PARTS = 32
 """Parts of an operation that threads share, so that a part more or less matters little."""
 
 
+def part_step(rows: int, unit: int) -> int:
+    """Return the rows of the parts that threads share, a multiple of `unit`."""
+    return -(-rows // (SHARED_PARTS * unit)) * unit
+
+
 def from_row(pointer: str, first: str, stride: int) -> str:
     """Return the C expression of the address of row `first`; "" is row 0."""
     return f"{pointer} + {first} * {stride}" if first else pointer
@@ -250,7 +255,7 @@ class Layer:
         of the rows if threads are worthwhile. The arguments of `call` are the first row ("" is 0)
         and the number of rows. Parts have a multiple of `unit` rows.
         """
-        step = -(-rows // (SHARED_PARTS * unit)) * unit
+        step = part_step(rows, unit)
         if not self.shares(elements) or step >= rows:
             self.line(call("", str(rows)))
             return

@@ -6,7 +6,16 @@ from math import prod
 
 import numpy as np
 
-from ceras_ir.backends.c.layer import SHARED_PARTS, Layer, merge, nest, prints, row_major
+from ceras_ir.backends.c.layer import (
+    SHARED_PARTS,
+    Layer,
+    from_row,
+    merge,
+    nest,
+    part_step,
+    prints,
+    row_major,
+)
 from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
 from ceras_ir.backends.c.values import quantized, value_type
 from ceras_ir.dialects.graph import ConcatOp, ReshapeOp, Resize, ResizeOp, TransposeOp, shape_of
@@ -73,7 +82,21 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
             outer = [[s[d] for d in outer_axes] for s in (to, of)]
             nest(layer, [extents[d] for d in outer_axes], outer, matrix)
         else:
-            layer.block(matrix([]))
+            sides = extents[rows], extents[-1]
+            # Threads share the longer side. Each part has at least a block.
+            side, by_rows = max(sides), sides[0] > sides[1]
+
+            def part(first: str, count: str) -> str:
+                of_at, to_at = (1, to[rows]) if by_rows else (of[-1], 1)
+                sizes = f"{count}, {sides[1]}" if by_rows else f"{sides[0]}, {count}"
+                return (
+                    f"{turn}({from_row(x, first, of_at)}, {of[-1]}, {from_row(y, first, to_at)}, "
+                    f"{to[rows]}, {sizes});"
+                )
+
+            units = (block * n for n in range(1, side))
+            fits = (n for n in units if not 0 < side % part_step(side, n) < block)
+            layer.rows(side, prod(shape), part, next(fits))
         otherwise()
         loops()
 
@@ -165,6 +188,8 @@ def resize(layer: Layer, op: ResizeOp) -> None:
             f"  {y}[((n * {rows} + i) * {columns} + j) * {channels} + c] = a * (1.0f - u) + b * u;",
             "}",
         ]
+    if layer.shares(prod(shape_of(op.result))):
+        layer.line("MODEL_THREADS(2)")
     layer.line(f"for (int32_t n = 0; n < {n}; ++n) {{")
     layer.line(f"for (int32_t i = 0; i < {rows}; ++i) {{", 1)
     layer.loop("j", columns, body, 2)

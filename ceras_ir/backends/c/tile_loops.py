@@ -14,7 +14,7 @@ from math import prod
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import steps_left
-from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.dialects.graph import LinearOperation, shape_of
 
 MIN_WEIGHTS_PER_INPUT = 16
 """
@@ -29,7 +29,10 @@ MIN_SHARED_PRODUCTS = 1 << 20
 
 def is_shared(layer: Layer) -> bool:
     """Return whether several threads are worthwhile for a layer with products."""
-    return isinstance(layer.op, LinearOperation) and layer.op.macs >= MIN_SHARED_PRODUCTS
+    op = layer.op
+    if not isinstance(op, LinearOperation):
+        return False
+    return op.macs >= MIN_SHARED_PRODUCTS or layer.shares(prod(shape_of(op.input)))
 
 
 @dataclass(frozen=True)

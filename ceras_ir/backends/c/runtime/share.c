@@ -6,15 +6,16 @@ struct share {
   int32_t first, end;
 };
 
-/* The units of this thread among `count`, the same for each layer with as many units. */
+/* The units of this thread among `count`, the same for each layer with as many units. The first
+ * threads have more than the last. */
 MODEL_STATIC struct share share_of(int32_t count)
 {
   struct share own = {0, count};
 #if defined(_OPENMP)
   const int64_t threads = omp_get_num_threads();
   const int64_t number = omp_get_thread_num();
-  own.first = (int32_t)((count * number) / threads);
-  own.end = (int32_t)((count * (number + 1)) / threads);
+  own.first = (int32_t)(((count * number) + threads - 1) / threads);
+  own.end = (int32_t)(((count * (number + 1)) + threads - 1) / threads);
 #endif
   return own;
 }
