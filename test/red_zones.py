@@ -5,9 +5,12 @@ In the arena of a network, a value and a workspace are next to other bytes of th
 sanitizer cannot detect an access past their end. Here no values share memory unless they are in
 place, at least `GAP` bytes follow each value and each array of a workspace, and the C code declares
 these bytes inaccessible. They begin at the byte after the last element. The same holds for the
-unused byte after each constant. Inputs and outputs are static arrays of exact size in `main.c`.
+unused byte after each constant, and for `GAP` bytes after each input and output in `main.c`.
 Before each run, values and workspaces contain the byte `NOISE`, and so do outputs at the start, so
 that a kernel that relies on zeros in memory computes other results.
+
+Compilers do not check masked stores and assembler. Therefore the gaps contain `NOISE` too, and the
+program stops if a run has changed them.
 
 Layers, kernels and constants are those of the compiler; only offsets in the arena differ.
 """
@@ -39,10 +42,17 @@ NOISE = 0xA5
 
 MACROS = """\
 #include <sanitizer/asan_interface.h>
+#include <stdlib.h>
 #include <string.h>
 #define RED_ZONE(p, bytes) __asan_poison_memory_region(p, bytes)
 #define USABLE(p, bytes) __asan_unpoison_memory_region(p, bytes)
-"""
+static inline void check_gap(const unsigned char *gap)
+{
+  USABLE(gap, @GAP@);
+  for (int i = 0; i < @GAP@; ++i)
+    if (gap[i] != @NOISE@) abort();
+}
+""".replace("@GAP@", str(GAP)).replace("@NOISE@", f"{NOISE:#x}")
 
 
 class _Apart:
@@ -136,18 +146,53 @@ def _with_red_zones(file: Artefact, printed: PrintedModel) -> Artefact:
     text = _inserted(
         text, printed.options.prefix.renamed(r"^int model_run_in\([^)]*\)\n{\n"), start
     )
-    return Artefact.of_text(file.path, file.description, text)
+    return Artefact.of_text(file.path, file.description, _with_checks(text, printed, base))
+
+
+def _with_checks(text: str, printed: PrintedModel, base: str) -> str:
+    """Insert checks of the gaps after values before the successful return of a run."""
+    head, call, run = text.partition(printed.options.prefix.renamed("\nint model_run_in("))
+    end = printed.options.prefix.renamed("\n  return MODEL_OK;\n")
+    assert end in run
+    checks = "".join(f"\n  check_gap({base} + {gap});" for gap in _gaps(printed))
+    return head + call + run.replace(end, checks + end, 1)
+
+
+def _gaps(printed: PrintedModel) -> Iterator[int]:
+    """List the offsets of the gaps after values. Values in place share a gap."""
+    end = -1
+    for offset, size in sorted(set(_ranges(printed))):
+        if offset >= printed.state_offset:
+            break
+        if end in range(offset):
+            yield end
+        end = max(end, offset + size)
+    if end >= 0:
+        yield end
 
 
 def _with_noise(file: Artefact) -> Artefact:
-    """Return `main.c` with noise in the arrays of inputs and outputs."""
+    """Return `main.c` with noise in the arrays of inputs and outputs, and a gap after each."""
     file.write(stream := BytesIO())
     text = stream.getvalue().decode("ascii")
-    names = re.findall(r"^static \w+ (\w+)\[", text, re.MULTILINE)
-    lines = [f"  memset({name}, {NOISE:#x}, sizeof {name});" for name in names]
+    arrays = r"^static (\w+) (\w+)\[(\w+)\];$"
+    names = [name for _, name, _ in re.findall(arrays, text, re.MULTILINE)]
+    text = re.sub(arrays, ARRAY, text, flags=re.MULTILINE)
+    lines = [f"  memset(&{name}_apart, {NOISE:#x}, sizeof {name}_apart);" for name in names]
+    lines += [f"  RED_ZONE({name}_apart.gap, {GAP});" for name in names]
     text = _inserted(text, r"^  FILE \*stream = NULL;\n", lines)
-    text = f"#include <string.h>\n{text}"
-    return Artefact.of_text(file.path, file.description, text)
+    checks = "".join(f"  check_gap({name}_apart.gap);\n" for name in names)
+    run = '  stream = fopen(argv[2], "wb");\n'
+    assert text.count(run) == 1
+    return Artefact.of_text(file.path, file.description, MACROS + text.replace(run, checks + run))
+
+
+ARRAY = rf"""static struct {{
+  \1 values[\3];
+  unsigned char gap[{GAP}];
+}} \2_apart;
+#define \2 \2_apart.values"""
+"""The replacement of the declaration of an array by one with a gap."""
 
 
 def _inserted(text: str, after: str, lines: Sequence[str]) -> str:

@@ -151,6 +151,7 @@ def separate(text: str) -> str:
     tail = _VALUE.sub(pointer, tail)
     text = head + "\n" + arrays + start + tail
     text = text.replace("#include <sanitizer/asan_interface.h>\n", "")
+    text = re.sub(r"^  check_gap\(.*\);\n", "", text, flags=re.MULTILINE)
     text = re.sub(
         r"#define (RED_ZONE|USABLE)\(p, bytes\).*", r"#define \1(p, bytes) ((void)0)", text
     )

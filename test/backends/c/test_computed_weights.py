@@ -121,7 +121,7 @@ def test_float_products_of_activations(build: str):
     shapes = ((5, 64), (33, 64), (2, 1, 36), (36, 9), (1, 9))
     module = make_network([(f32, shape) for shape in shapes], layers)
     text = source(module)
-    assert len(re.findall(r"^ +pack_panels\(", text, re.MULTILINE)) >= 3
+    assert len(re.findall(r"^ +pack_(?:panels|tiles)\(", text, re.MULTILINE)) >= 3
     check(module, flags=BUILDS[build], tolerance=1e-4)
 
 
