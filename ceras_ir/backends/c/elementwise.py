@@ -1,19 +1,16 @@
 """
-Print elementwise operations, table lookup, softmax, and conversions between scales.
+Print elementwise operations and softmax.
 
 Elementwise operations are unary and binary functions with broadcasting, comparison, selection, and
-casts between plain element types. Scales and zero points of conversions are per-tensor or
-per-channel.
+casts between plain element types.
 """
 
-from math import frexp, gcd, lcm, prod
+from math import gcd, prod
 
 import numpy as np
-from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType, i32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import Float32Type, IntegerType, i32
 
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, from_row, prints
-from ceras_ir.backends.c.register_tiles import LANES_PER_VECTOR
 from ceras_ir.backends.c.values import (
     RELATIONS,
     SYMBOLS,
@@ -22,7 +19,6 @@ from ceras_ir.backends.c.values import (
     apply,
     centred_bound,
     combine,
-    int_literal,
     less,
     quantized,
     rescaling,
@@ -32,13 +28,10 @@ from ceras_ir.backends.c.values import (
 )
 from ceras_ir.backends.c.vector_functions import apply_to_all, vector_function
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import LookupOp, QuantizeOp, shape_of
-from ceras_ir.dialects.quant import Rounding, UniformType
+from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network import integer
-
-MAX_TABLE_PARTS = 24
-"""The maximum number of lookup instructions for 64 elements; beyond, a gather is as fast."""
 
 MIN_PERIOD = 16
 """The elements of a vector; loops over channels have a multiple of this length, if possible."""
@@ -157,157 +150,6 @@ def _quantized_body(op: graph.BinaryOp, rescale: Rescaling, pointers: tuple[str,
     return body
 
 
-@prints(LookupOp)
-def lookup(layer: Layer, op: LookupOp) -> None:
-    entries = op.tables.shape[1]
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    source, target = value_type(op.input), value_type(op.result)
-    if target == "float":
-        _lookup_floats(layer, op, x, y)
-        return
-    if source == "int8_t" and target == "int16_t" and not op.has_pixel_input:
-        _lookup_halves(layer, op, x, y)
-        return
-    tables = op.tables
-    if op.has_pixel_input:
-        # Unsigned bytes are indices as signed bytes, into tables with exchanged halves.
-        tables, source = np.roll(tables, entries // 2, axis=1), "int8_t"
-    name = layer.constant("table", target, tables.size, tables.itemsize, lambda: tables)
-    size = prod(shape_of(op.result))
-    if op.has_pixel_input:
-        layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
-        x = "bytes"
-    if op.channel_rows is None and source == target == "int8_t":
-        kernel = _lookup_kernel(layer)
-        layer.rows(
-            size,
-            size,
-            lambda first, count: (
-                f"{kernel}({from_row(y, first, 1)}, {from_row(x, first, 1)}, {name}, {count});"
-            ),
-            LANES_PER_VECTOR * 4,
-        )
-        return
-    first, channels = _first_entries(layer, op)
-    if source == target == "int8_t":
-        _lookup_channels(layer, size, (y, x, target), (name, "0"), (first, channels))
-        return
-    kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
-    rest = f"{name}, {first}, {entries // 2}, {channels}"
-    if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
-        whole = size % channels == 0
-        layer.rows(
-            size // channels if whole else 1,
-            size,
-            lambda at, count: (
-                f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {rest}, "
-                f"{f'{count} * {channels}' if whole else size});"
-            ),
-        )
-        return
-    layer.line(
-        f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"
-    )
-    layer.line(f"{kernel}({y} + done, {x} + done, {rest}, {size} - done);")
-
-
-def _lookup_kernel(layer: Layer) -> str:
-    if not layer.options.helium:
-        return layer.kernels.use("lookup")
-    from ceras_ir.backends.c.helium_elementwise import lookup_kernel
-
-    return lookup_kernel(layer)
-
-
-def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    rows, entries = op.tables.shape
-    half = entries // 2
-    name = layer.constant("table", "float", rows * entries, 4, lambda: op.tables)
-    at = f"{x}[i]"
-    if not op.has_pixel_input:
-        if value_type(op.input) == "int16_t":
-            at = f"(v < {-half} ? {-half} : v >= {half} ? {half - 1} : v)".replace("v", at)
-        at = f"{at} + {half}"
-    if op.channel_rows is not None:
-        starts = np.array(op.channel_rows, np.int32) * entries
-        at = f"{layer.array('first', starts, 'int32_t')}[i % {len(starts)}] + {at}"
-    layer.each(prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
-
-
-def _max_table_parts(op: LookupOp) -> int:
-    """
-    Return an upper bound of the number of table parts, of 128 entries each, in which a vector of 64
-    elements must look up entries. Channels with different tables need more parts.
-    """
-    entries = op.tables.shape[1]
-    rows = np.array(op.channel_rows or [0])
-    lanes = np.resize(rows, (lcm(len(rows), 64) // 64, 64))
-    return max(len(set(group)) for group in lanes.tolist()) * max(entries // 128, 1)
-
-
-def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
-    """
-    Add an array with the index of the table entry for input 0 of each channel, and return its C
-    name and its length. If all channels have the same table, the index is repeated to fill a
-    vector.
-    """
-    entries = op.tables.shape[1]
-    starts = np.array(op.channel_rows or [0] * LANES_PER_VECTOR, np.int32) * entries + entries // 2
-    return layer.array("first", starts, "int32_t"), len(starts)
-
-
-LOOKUP_ROWS = 64
-"""
-The unit of rows for threads, of elements of all channels: a multiple of the 16 rows that
-`lookup_blocks.c` looks up together, after it has collected the tables of the channels.
-"""
-
-
-def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    """
-    Print a table lookup from 8 to 16 bits for vector instructions: the low and the high bytes of
-    the results are looked up in two tables.
-    """
-    entries = op.tables.astype(np.int16)
-    low, high = (
-        layer.constant(
-            name, ctype, entries.size, 1, lambda n=shift: (entries >> n).astype(np.uint8)
-        )
-        for name, ctype, shift in (("low", "uint8_t", 0), ("high", "int8_t", 8))
-    )
-    size, starts = prod(shape_of(op.result)), _first_entries(layer, op)
-    _lookup_channels(layer, size, (y, x, "int16_t"), (low, high), starts)
-
-
-def _lookup_channels(
-    layer: Layer,
-    size: int,
-    values: tuple[str, str, str],
-    tables: tuple[str, str],
-    starts: tuple[str, int],
-) -> None:
-    """
-    Print a lookup of `size` bytes in tables of channels. `values` are the result, the input, and
-    the C type of the result; `starts` is the result of `_first_entries`.
-    """
-    (y, x, target), (first, channels) = values, starts
-    low = "int8_t" if target == "int8_t" else "uint8_t"
-    kernel = layer.kernels.use("lookup_channels", NAME=target, Y=target, LOW=low)
-    if layer.options.vectors:
-        kernel = layer.kernels.use("lookup_blocks", NAME=target, Y=target, LOW=low)
-    arguments = f"{', '.join(tables)}, {first}, {channels}"
-    whole = size % channels == 0
-    layer.rows(
-        size // channels if whole else 1,
-        size,
-        lambda at, count: (
-            f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {arguments}, "
-            f"{f'{count} * {channels}' if whole else size});"
-        ),
-        LOOKUP_ROWS,
-    )
-
-
 @prints(graph.ShiftSwishOp)
 def shift_swish(layer: Layer, op: graph.ShiftSwishOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -393,171 +235,3 @@ def _clamped(op: graph.CastOp, y: str) -> list[str]:
     return [
         f"{y}[i] = v != v ? 0 : v <= {low} ? {minimum} : v >= {high} ? {name}_MAX : ({storage})v;"
     ]
-
-
-def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
-    """
-    Return the type of a value with per-channel scales, and C text: the name of the array of scales,
-    the name of the array of zero points, and the declaration of `c`, the channel of element `i`.
-    """
-    element, shape = graph.element_of(value), shape_of(value)
-    assert isinstance(element, UniformType) and isinstance(element.axis, IntAttr)
-    axis = element.axis.data
-    inner = prod(shape[axis + 1 :])
-    scales = np.array([scale.data for scale in element.scales]).astype(np.float32)
-    points = np.array([point.data for point in element.zero_points], np.int32)
-    if element.storage.width.data > 16 and points.any():
-        raise Refused("32-bit numbers with zero points; use zero point 0")
-    index = "i" if inner == 1 else f"i / {inner}"
-    return (
-        element,
-        layer.array("scales", scales, "float"),
-        layer.array("points", points, "int32_t"),
-        f"const int32_t c = {index} % {shape[axis]};",
-    )
-
-
-def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
-    """Print `graph.quantize` with per-channel scales. A result of 32 bits raises `Refused`."""
-    element, scales, points, channel = _tables(layer, op.result)
-    if element.storage.width.data > 16:
-        raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
-    if op.mode is not Rounding.HALF_EVEN:
-        raise Refused("ties away from zero with a scale per channel; use one for the tensor")
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    rint = layer.kernels.use("rint_f32")
-    low, high = int_literal(element.low), int_literal(element.high)
-    body = [
-        channel,
-        f"float v = {x}[i] / {scales}[c];",
-        "v = v == v ? v : 0.0f;",
-        # Larger values remain out of range with any zero point.
-        "v = v < -131072.0f ? -131072.0f : v > 131072.0f ? 131072.0f : v;",
-        f"const int32_t q = (int32_t){rint}(v) + {points}[c];",
-        f"{y}[i] = ({value_type(op.result)})(q < {low} ? {low} : q > {high} ? {high} : q);",
-    ]
-    layer.each(prod(shape_of(op.result)), body)
-
-
-def _dequantize_channels(layer: Layer, op: graph.DequantizeOp) -> None:
-    _, scales, points, channel = _tables(layer, op.input)
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    body = [channel, f"{y}[i] = (float)({x}[i] - {points}[c]) * {scales}[c];"]
-    layer.each(prod(shape_of(op.result)), body)
-
-
-ROUNDED = 0x4B400000
-"""The bits of 1.5 * 2^23 in float32. The bits of the sum with an integer differ by this integer."""
-
-
-def _is_per_axis(value: SSAValue) -> bool:
-    element = graph.element_of(value)
-    return isinstance(element, UniformType) and element.is_per_axis
-
-
-def _divided(scale: float) -> str:
-    """
-    Return the C text `/ scale`. If `scale` is a power of two, return the equal but faster `*
-    inverse`.
-    """
-    fraction, exponent = frexp(scale)
-    if fraction == 0.5 and abs(exponent) < 120:
-        return f"* {float_literal(1.0 / scale)}"
-    return f"/ {float_literal(scale)}"
-
-
-@prints(QuantizeOp)
-def quantize(layer: Layer, op: QuantizeOp) -> None:
-    (_quantize_channels if _is_per_axis(op.result) else _quantize)(layer, op)
-
-
-@prints(graph.ScaledQuantizeOp)
-def scaled_quantize(layer: Layer, op: graph.ScaledQuantizeOp) -> None:
-    _quantize(layer, op, f" * {float_literal(op.factor.value.data)}")
-
-
-def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str = "") -> None:
-    element = quantized(op.result, "result")
-    storage, point = value_type(op.result), element.zero_point
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    low, high = element.low - point, element.high - point
-    head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
-    if isinstance(op, QuantizeOp) and op.mode is Rounding.HALF_AWAY:
-        body = _rounded_away(head, element, f"{y}[i] = ({storage})")
-    elif element.storage.width.data < 32:
-        # 1.5 * 2^23 leaves no bits for a fraction. The bits of the sum are an integer in the order
-        # of the values, including infinities. The bounds are integers, so the clamp may follow the
-        # rounding.
-        body = [
-            *head,
-            "v = (v == v ? v : 0.0f) + 12582912.0f; /* ties to even */",
-            "int32_t q;",
-            "(void)memcpy(&q, &v, sizeof q);",
-            f"q = q < {ROUNDED + low} ? {ROUNDED + low} : q > {ROUNDED + high} ? {ROUNDED + high} "
-            ": q;",
-            f"{y}[i] = ({storage})(q - {ROUNDED - point});",
-        ]
-    else:
-        rint = layer.kernels.use("rint_f32")
-        body = [
-            *head,
-            "v = v == v ? v : 0.0f;",
-            "v = v < -2147483648.0f ? -2147483648.0f : v > 2147483648.0f ? 2147483648.0f : v;",
-            f"int64_t q = (int64_t){rint}(v);",
-            f"q = (q > INT32_MAX ? INT32_MAX : q){less('', -point) if point else ''};",
-            f"{y}[i] = ({storage})(q < {int_literal(element.low)} ? {int_literal(element.low)} "
-            f": q > {int_literal(element.high)} ? {int_literal(element.high)} : q);",
-        ]
-    layer.each(prod(shape_of(op.result)), body)
-
-
-def _rounded_away(head: list[str], element: UniformType, assignment: str) -> list[str]:
-    """
-    Return the C lines `head`, followed by lines that round `v` half away from zero and clamp it.
-    `assignment` is the C text before the parenthesized result.
-    """
-    if element.storage.width.data > 16:
-        raise Refused("a 32-bit result with ties away from zero; use 8 or 16 bits")
-    point = element.zero_point
-    low, high = (f"{bound - point}.0f" for bound in (element.low, element.high))
-    return [
-        *head,
-        "v = v == v ? v : 0.0f;",
-        f"v = v < {low} ? {low} : v > {high} ? {high} : v;",
-        "int32_t q = (int32_t)v;",
-        "const float rest = v - (float)q; /* exact */",
-        "q += (rest >= 0.5f) - (rest <= -0.5f);",
-        f"{assignment}(q{less('', -point) if point else ''});",
-    ]
-
-
-@prints(graph.DequantizeOp)
-def dequantize(layer: Layer, op: graph.DequantizeOp) -> None:
-    if _is_per_axis(op.input):
-        _dequantize_channels(layer, op)
-        return
-    element = quantized(op.input, "input")
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    if centred_bound(element) > 1 << 31:
-        raise Refused("a 32-bit input with a zero point; use zero point 0")
-    value = less(f"{x}[i]", element.zero_point)
-    layer.each(
-        prod(shape_of(op.result)),
-        [f"{y}[i] = (float)({value}) * {float_literal(element.scale)};"],
-    )
-
-
-@prints(graph.RequantizeOp)
-def requantize(layer: Layer, op: graph.RequantizeOp) -> None:
-    element = quantized(op.input, "input")
-    rescale = rescaling(op.requant, centred_bound(element), value_type(op.result))
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    if layer.options.helium and value_type(op.input) == value_type(op.result) == "int8_t":
-        # A gather looks up 16 elements, which takes fewer instructions than the arithmetic.
-        values = np.arange(-128, 128) - zero_point_of(element)
-        table = integer.requantize(values, op.requant, quantized(op.result, "result"))
-        name = layer.array("table", table, "int8_t")
-        layer.line(f"{_lookup_kernel(layer)}({y}, {x}, {name}, {prod(shape_of(op.result))});")
-        return
-    terms = [less(f"{x}[i]", zero_point_of(element))]
-    layer.each(prod(shape_of(op.result)), rescale.lines(terms, f"{y}[i]"))

@@ -278,8 +278,8 @@ OpT = TypeVar("OpT", bound=Operation)
 Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 PRINTER_MODULES = (
-    *("camera", "elementwise", "linear", "movement", "recurrence", "reduction", "selection"),
-    "states",
+    *("camera", "conversion", "elementwise", "linear", "lookup", "movement", "recurrence"),
+    *("reduction", "selection", "states"),
 )
 """Modules with printers, imported when the first operation is printed."""
 
