@@ -54,7 +54,7 @@ def count(seeds: Sequence[int]) -> None:
     for seed in seeds:
         for family, port_bytes in PORT_BYTES.items():
             found = counted()
-            if seed in found[family]:
+            if seed in found.setdefault(family, {}):
                 continue
             with tempfile.TemporaryDirectory() as work:
                 write_circuit(Circuit(*sample(seed, family)), Path(work), port_bytes)

@@ -4,10 +4,10 @@ Compare circuits of MLPerf Tiny's networks with the published circuits of other 
     python benchmarks/fpga_peers.py [NAME ...] [--equal dsp|products] [--nnet]
 
 Each row has the cycles of a published circuit, which are its clock over its inferences per second,
-and those of target dataflow with at most as many multipliers, for both objectives. Cycles are from
-the exact model (`cycles.py`), which tests compare with Verilator; resources are estimated for
-UltraScale+ (`--synthesize` of `ceras-compile` counts them). A multiplier of UltraScale+ computes
-two products of int8 per cycle, one of the 7 series of the published boards a single product:
+and those of target dataflow on the same board with at most as many multipliers, for both
+objectives. Cycles are from the exact model (`cycles.py`), which tests compare with Verilator;
+resources are estimated (`--synthesize` of `ceras-compile` counts them). A multiplier of our
+circuits computes two products of int8 per cycle. The published circuits compute a single product:
 `--equal products` therefore uses half as many multipliers. `--nnet` adds the cycles of the nnet
 core with 16 x 16 products. Weights are random; cycles do not depend on them.
 
@@ -41,16 +41,18 @@ NETWORKS: dict[str, Callable[[Path], None]] = {
     "keywords": ds_cnn,
     "autoencoder": autoencoder,
 }
-BOARD = "zcu104"
+BOARD = "zc706"
+"""The board of networks without a published circuit."""
 NNET_BOARD = "ceras_zcu104"
 
 
 @dataclass(frozen=True)
 class Published:
-    """A published circuit: its clock in MHz, inferences per second and multipliers."""
+    """A published circuit: its board, clock in MHz, inferences per second and multipliers."""
 
     network: str
     circuit: str
+    board: str
     clock_mhz: float
     rate: float
     dsp: int
@@ -61,10 +63,10 @@ class Published:
 
 
 PUBLISHED = (
-    Published("resnet8", "fpgaConvNet, ZedBoard", 143, 2431, 211),
-    Published("resnet8", "fpgaConvNet, ZC706", 187, 6790, 525),
-    Published("person", "fpgaConvNet, ZedBoard", 111, 105, 189),
-    Published("keywords", "fpgaConvNet, ZedBoard", 143, 3088, 188),
+    Published("resnet8", "fpgaConvNet, ZedBoard", "zedboard", 143, 2431, 211),
+    Published("resnet8", "fpgaConvNet, ZC706", "zc706", 187, 6790, 525),
+    Published("person", "fpgaConvNet, ZedBoard", "zedboard", 111, 105, 189),
+    Published("keywords", "fpgaConvNet, ZedBoard", "zedboard", 143, 3088, 188),
 )
 
 
@@ -72,9 +74,9 @@ def report(path: Path, target: Target) -> dict[str, object]:
     return build(read_network(str(path)), BuildOptions(target)).report
 
 
-def circuit(path: Path, dsp: int, objective: Objective) -> tuple[int, int, str]:
+def circuit(path: Path, board: str, dsp: int, objective: Objective) -> tuple[int, int, str]:
     """Return the latency and the cycles per frame of a dataflow circuit, and its resources."""
-    totals = report(path, DataflowTarget(board=BOARD, dsp=dsp, objective=objective))["totals"]
+    totals = report(path, DataflowTarget(board=board, dsp=dsp, objective=objective))["totals"]
     assert isa(totals, dict[str, object])
     latency, interval, used = (
         totals[key] for key in ("latency_cycles", "cycles_per_frame", "estimated")
@@ -109,7 +111,7 @@ def main() -> None:
             for other in (p for p in PUBLISHED if p.network == name):
                 dsp = other.dsp // 2 if args.equal == "products" else other.dsp
                 for objective in objectives:
-                    latency, interval, used = circuit(path, dsp, objective)
+                    latency, interval, used = circuit(path, other.board, dsp, objective)
                     cells = (
                         f"{latency:,} ({other.cycles / latency:.2f}x)",
                         f"{interval:,} ({other.cycles / interval:.2f}x)",
@@ -118,7 +120,7 @@ def main() -> None:
                     print(f"| {' | '.join(row)} |", flush=True)
             if name not in {p.network for p in PUBLISHED}:
                 for objective in objectives:
-                    latency, interval, used = circuit(path, 0, objective)
+                    latency, interval, used = circuit(path, BOARD, 0, objective)
                     row = (name, "", "", objective, f"{latency:,}", f"{interval:,}", used)
                     print(f"| {' | '.join(row)} |", flush=True)
             if args.nnet:

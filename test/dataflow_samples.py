@@ -22,7 +22,7 @@ COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
 """The kinds of circuits with seeds 0 to 7 modulo 8."""
 MOST_LANES = 48
-PORT_BYTES = {"xcup": 8, "ecp5": 4}
+PORT_BYTES = {"xcup": 8, "xc7": 8, "ecp5": 4}
 Samples: TypeAlias = dict[str, dict[int, Resources]]
 """The counts of yosys by family and seed."""
 

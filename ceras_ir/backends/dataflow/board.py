@@ -69,6 +69,19 @@ class Family:
     """The number of tables per unit of a part."""
 
 
+AMD_TABLES: Mapping[LogicPart, float] = {
+    LogicPart.CONTROL: 416,
+    LogicPart.SUM: 1,
+    LogicPart.SELECT: 0.434,
+    LogicPart.DRAIN: 0.775,
+    LogicPart.FINISH: 3.46,
+    LogicPart.MOVE: 0.868,
+    LogicPart.PHASE: 1.53,
+    LogicPart.MAXIMUM: 1.69,
+    LogicPart.FUNCTION: 32,
+}
+"""The tables per unit of a part in families of AMD, fitted to UltraScale+."""
+
 CHIP_FAMILIES = {
     "xcup": Family(
         paired=True,
@@ -76,17 +89,15 @@ CHIP_FAMILIES = {
         lut_rams=(LutRam(32, 14, 8), LutRam(64, 7, 8)),
         table_price=2.0,
         block_price=129,
-        tables={
-            LogicPart.CONTROL: 416,
-            LogicPart.SUM: 1,
-            LogicPart.SELECT: 0.434,
-            LogicPart.DRAIN: 0.775,
-            LogicPart.FINISH: 3.46,
-            LogicPart.MOVE: 0.868,
-            LogicPart.PHASE: 1.53,
-            LogicPart.MAXIMUM: 1.69,
-            LogicPart.FUNCTION: 32,
-        },
+        tables=AMD_TABLES,
+    ),
+    "xc7": Family(
+        paired=True,
+        product_bits=9,
+        lut_rams=(LutRam(32, 6, 4), LutRam(64, 3, 4)),
+        table_price=2.0,
+        block_price=129,
+        tables=AMD_TABLES,
     ),
     "ecp5": Family(
         paired=False,

@@ -209,7 +209,8 @@ class ConvolutionModel:
     def _sequencer(self) -> Process:
         planned, buffer, parts = self.planned, self.planned.buffer, self.planned.lanes.parts
         lengths, by_row = turns(planned)[1], planned.is_by_row
-        end, free, is_draining = -RESTART, 0, False
+        # The first weight of the first frame is read after the reset.
+        end, free, is_draining = FETCH - RESTART, 0, False
         while True:
             stored, channels = list[int](), list[int]()
             for group in range(buffer.groups):

