@@ -16,6 +16,9 @@ from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import steps_left
 from ceras_ir.dialects.graph import LinearOperation, shape_of
 
+MIN_SHARED_WEIGHTS = 1 << 17
+"""Weights of a layer from which several threads are worthwhile, because each reads a part."""
+
 MIN_WEIGHTS_PER_INPUT = 16
 """
 Weights per element of the input from which threads read different weights. Below that, rows that
@@ -32,7 +35,8 @@ def is_shared(layer: Layer) -> bool:
     op = layer.op
     if not isinstance(op, LinearOperation):
         return False
-    return op.macs >= MIN_SHARED_PRODUCTS or layer.shares(prod(shape_of(op.input)))
+    has_weights = prod(shape_of(op.weights)) >= MIN_SHARED_WEIGHTS
+    return op.macs >= MIN_SHARED_PRODUCTS or has_weights or layer.shares(prod(shape_of(op.input)))
 
 
 @dataclass(frozen=True)
