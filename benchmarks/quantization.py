@@ -12,7 +12,8 @@ mean IoU or AP if there are labels, with the difference from float and the stand
 resampled samples; agreement with float; signal to noise; and the processor time of quantization
 (with OPENBLAS_NUM_THREADS=1, as in commands). Networks run as compiled C, which computes the same
 as all levels and targets. ONNX Runtime quantizes the fused float network. `float-tail` excludes the
-nodes after the last product, as users of ONNX Runtime do by hand.
+nodes after the last product, as users of ONNX Runtime do by hand; `convolutions` quantizes only
+these.
 """
 
 import argparse
@@ -81,7 +82,7 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
     Return the fused network, quantized by ONNX Runtime with float scales and int8.
 
     `kind` consists of the method of calibration, the granularity of weight scales, and optionally
-    `float-tail`.
+    `float-tail` or `convolutions`, which are then the only quantized operators.
     """
     tools = runtime_module("onnxruntime.quantization")
     method, weights, *excluding = kind.split()
@@ -100,6 +101,7 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
             weight_type=tools.QuantType.QInt8,
             calibrate_method=tools.CalibrationMethod[method],
             nodes_to_exclude=_tail(exported) if excluding == ["float-tail"] else [],
+            op_types_to_quantize=["Conv"] if excluding == ["convolutions"] else None,
             extra_options=few,
         )
         return path.read_bytes()

@@ -5,15 +5,23 @@ The timed simulator counts cycles on the 64-bit board. All streams are checked a
 given, run exactly.
 
     python benchmarks/vta_gemm.py [--fast] [--macs N] [--picture F.svg]
+    python benchmarks/vta_gemm.py --default [--board pynq]
+
+With `--default`, the products are float networks of seeded normal weights and inputs, which are
+compiled with the default options of quantization and with `--recipe none`.
 """
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 import numpy as np
+from networks import save
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.utils.hints import isa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 
@@ -24,6 +32,10 @@ from ceras_ir.backends.vta.execution.performance import timeline
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
+from ceras_ir.backends.vta.target import VtaTarget
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.timeline import (
     BARS_WIDTH,
     LABEL,
@@ -39,6 +51,8 @@ from ceras_ir.support.timeline import (
 BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
 """The thousands of cycles of a good hand-made schedule on the RTL, from the VTA notes."""
+CALIBRATED = 16
+"""The number of calibration samples of a product."""
 S3_MILLISECONDS = (0.6, 2.6, 10.6, 58.4, 19.1, 10.3, 4.7, 14.2, 14.4, 28.1)
 """Table 2 of S3, optimized algorithm, on a ZCU102 at 333 MHz with a wider bus."""
 
@@ -96,6 +110,45 @@ def picture(size: tuple[int, int, int]) -> str:
     return svg(launches)
 
 
+def float_product(size: tuple[int, int, int], model: Path, samples: Path) -> None:
+    """Write a product of a float input with constant weights, and calibration samples."""
+    m, k, n = size
+    random = np.random.default_rng(0)
+    weights = random.normal(size=(k, n)).astype(np.float32) / np.float32(np.sqrt(k))
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [1, m, k]), ("y", [1, m, n]))
+    )
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    graph = helper.make_graph([node], "product", [x], [y], [numpy_helper.from_array(weights, "w")])
+    opset = helper.make_opsetid("", 17)
+    save(helper.make_model(graph, opset_imports=[opset], ir_version=8), model)
+    inputs = random.standard_normal((CALIBRATED, m, k), np.float32)
+    np.savez(samples, allow_pickle=False, x=inputs)
+
+
+def compare_defaults(board: str) -> None:
+    """Print the cycles of the products, compiled without and with the default passes."""
+    print("| M K N | recipe none | default | more |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        model, samples = Path(folder) / "m.onnx", Path(folder) / "x.npz"
+        for size in S3_GEMMS:
+            float_product(size, model, samples)
+            counts = list[int]()
+            for recipe in (("none",), ()):
+                options = BuildOptions(
+                    VtaTarget(board=board), calibration=str(samples), recipe=recipe
+                )
+                totals = build(read_network(str(model)), options).report["totals"]
+                assert isa(totals, dict[str, object])
+                cycles = totals["vta_cycles"]
+                assert isinstance(cycles, int)
+                counts.append(cycles)
+            shown = " | ".join(f"{count:,}" for count in counts)
+            name = " ".join(map(str, size))
+            print(f"| {name} | {shown} | {counts[1] / counts[0] - 1:+.1%} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="S3's matrix products on VTA")
     parser.add_argument("--fast", action="store_true", help="only time, do not run the streams")
@@ -106,7 +159,14 @@ def main() -> None:
         help="largest product for algorithms 1 and 2, whose streams are long (%(default)s)",
     )
     parser.add_argument("--picture", metavar="F.svg", help="draw the smallest product instead")
+    parser.add_argument(
+        "--default", action="store_true", help="compare default options with --recipe none instead"
+    )
+    parser.add_argument("--board", default="pynq", help="for --default (%(default)s)")
     arguments = parser.parse_args()
+    if arguments.default:
+        compare_defaults(arguments.board)
+        return
     if arguments.picture is not None:
         Path(arguments.picture).write_text(picture(S3_GEMMS[0]), encoding="utf-8")
         return
