@@ -91,8 +91,8 @@ def tones(random: Random, count: int) -> tuple[Floats, Integers]:
         size = harmonic**-decline * random.uniform(0.2, 1, count) * (frequency < RATE / 2)
         phase = random.uniform(0, 2 * np.pi, count)
         sound += size[:, None] * np.sin(2 * np.pi * frequency[:, None] * time + phase[:, None])
-    sound /= sound.std(axis=1, keepdims=True)
-    noise = random.normal(size=sound.shape) * _factors(random.uniform(0, 20, (count, 1)))
+    sound /= np.std(sound, axis=1, keepdims=True)
+    noise = random.normal(size=(count, SAMPLES)) * _factors(random.uniform(0, 20, (count, 1)))
     hum = random.uniform(0, 0.7, (count, 1)) * np.sin(
         2 * np.pi * 50 * time + random.uniform(0, 2 * np.pi, (count, 1))
     )
