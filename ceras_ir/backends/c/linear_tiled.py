@@ -145,10 +145,14 @@ def constant_panels(
         return layer.constant(name, "int32_t", count, 4, lambda: padded(values, count), condition)
 
     is_wide = amx is not None and lanes is WORDS
-    layouts = {AMX: WORDS_BY_FOUR.step, f"!{AMX}": lanes.step} if is_wide else {"": lanes.step}
-    for condition, step in layouts.items():
+
+    def weights(step: int, condition: str) -> str:
         size = prod(nest.panel_shape(step))
-        w = layer.constant("weights", "int8_t", size, 1, partial(packed, step), condition)
+        return layer.constant("weights", "int8_t", size, 1, partial(packed, step), condition)
+
+    if is_wide:
+        weights(WORDS_BY_FOUR.step, AMX)
+    w = weights(lanes.step, f"!{AMX}" if is_wide else "")
     late = adds_offset_on_load(of, nest)
     b = bias(CONDITION if late else TILES, offset)
     if late:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.c.test_tiles import GROUPED, OUT, SHAPES, layer
+from backends.c.test_tiles import GROUPED, OUT, SHAPES, SKIP, layer
 from c_harness import SANITIZE, check, constant, make_network, place, random_inputs
 from c_tiles import QUICK, source, stored
 from firmware import write_files
@@ -132,9 +132,11 @@ def test_inputs_of_16_bits(flags: tuple[str, ...], point: int):
         ((1, 12, 12, 192), 80, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     ]
 
+    ends = (OUT, SKIP), (wide, skip)
+
     def build(*inputs: SSAValue) -> list[SSAValue]:
         return [
-            layer((i, 4 + 10 * i, 6 * i)[i % 3], x, element, *shape[1:], *((wide, skip) * (i % 2)))
+            layer((i, 4 + 10 * i, 6 * i)[i % 3], x, element, *shape[1:], *ends[i % 2])
             for i, (x, shape) in enumerate(zip(inputs, shapes, strict=True))
         ]
 
