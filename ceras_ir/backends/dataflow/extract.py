@@ -107,8 +107,8 @@ def _block_of(op: Operation, producers: Producers, before: Sequence[Block]) -> B
             return FunctionTable(node_name(op), source.feature, (source,), tables, numbers)
         case graph.ResizeOp():
             feature, source = _feature(op.result), producers[op.input]
-            before = source.feature
-            factors = feature.rows // before.rows, feature.columns // before.columns
+            small = source.feature
+            factors = feature.rows // small.rows, feature.columns // small.columns
             return Repetition(node_name(op), feature, (source,), factors)
         case graph.SliceOp():
             starts = [0, *op.starts.get_values()[1:]]

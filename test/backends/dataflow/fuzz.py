@@ -82,8 +82,10 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
             last = repetition(last, pick(1, 3), pick(1, 2))
         elif kind == "select":
             start = Feature(pick(0, f.rows - 1), pick(0, f.channels - 1), pick(0, f.columns - 1))
-            size = (pick(1, n) for n in (f.rows - start.rows, f.channels - start.channels))
-            last = selection(last, start, Feature(*size, pick(1, f.columns - start.columns)))
+            rows = pick(1, f.rows - start.rows)
+            channels = pick(1, f.channels - start.channels)
+            size = Feature(rows, channels, pick(1, f.columns - start.columns))
+            last = selection(last, start, size)
         elif kind == "residual":
             way = convolution(
                 last,
