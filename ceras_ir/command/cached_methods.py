@@ -33,9 +33,8 @@ class CachedMethods:
         self.is_changed = False
         # Errors of `marshal` in a damaged file have various classes.
         with suppress(Exception), open(path, "rb") as file:
-            found: dict[str, CodeType] = marshal.load(file)
-            if all(isinstance(code, CodeType) for code in found.values()):
-                self.known = found
+            found: dict[str, object] = marshal.load(file)
+            self.known = {t: code for t, code in found.items() if isinstance(code, CodeType)}
 
     def run(
         self,

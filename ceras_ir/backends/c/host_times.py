@@ -34,6 +34,9 @@ FLOAT_PRODUCT, WIDE_PRODUCT = 4.3, 1.7
 TAP, FLOAT_TAP, STRIDED = 3.2, 9.5, 1.8
 """The time of a product of a depthwise layer, and the factor of strides above 1."""
 
+AMX_CYCLE = 1.0
+"""The time of a modelled cycle of AMX, in modelled cycles of vector kernels."""
+
 GATE, FLOAT_GATE, STATE_PRODUCT = 600.0, 1000.0, 2.0
 """The time of a gate of a recurrent layer, and of an 8-bit product with its state."""
 
@@ -96,6 +99,7 @@ class HostTimes:
     memory_bytes_per_us: float | None
     cache_bytes: float
     is_resident: bool
+    has_amx: bool
 
     @classmethod
     def of(cls, model: PrintedModel, machine: Machine) -> "HostTimes | None":
@@ -105,14 +109,19 @@ class HostTimes:
         cache = machine.cache_bytes or float("inf")
         resident = model.pool.nbytes + model.arena_bytes <= cache
         cycles = machine.cycles_per_us or machine.products_per_us / PRODUCTS_PER_VECTOR
-        return cls(machine.products_per_us, cycles, machine.memory_bytes_per_us, cache, resident)
+        memory = machine.memory_bytes_per_us
+        return cls(
+            machine.products_per_us, cycles, memory, cache, resident, has_amx=machine.has_amx
+        )
 
     def microseconds(self, layer: Layer) -> float:
         """Return the time of a run of a layer in microseconds."""
         op = layer.op
         if not layer.lines or not op.results or viewed_operand(op) is not None:
             return 0.0
-        if layer.vector_cycles is None:
+        if self.has_amx and layer.amx_cycles is not None:
+            arithmetic = AMX_CYCLE * layer.amx_cycles / self.cycles_per_us
+        elif layer.vector_cycles is None:
             arithmetic = _products(op) / self.products_per_us
         else:
             arithmetic = layer.vector_cycles / self.cycles_per_us

@@ -90,6 +90,8 @@ class Layer:
     """The name of the chosen kernel for reports, if there are several."""
     vector_cycles: float | None = None
     """The modelled cycles of vector instructions, if they do not follow from the products."""
+    amx_cycles: float | None = None
+    """The modelled cycles in tiles of AMX, which processors that have it use instead."""
     modelled: dict[str, object] = field(default_factory=dict[str, object])
     """The modelled costs that the printer adds to the entry of the layer in reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])

@@ -180,6 +180,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if epilogue is not None and is_shared:
         stored_bytes = (epilogue.bits + (epilogue.residual_bits if of.residual else 0)) // 8
         amx = amx_tile(nest, layer.options.workspace, stored_bytes, is_wide=is_wide)
+        layer.amx_cycles = None if amx is None else amx.cycles
     panels = make(of, nest, epilogue, offset, amx)
     w, b = panels.weights, panels.bias
     strip: Strip | None = None

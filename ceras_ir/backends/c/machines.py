@@ -344,6 +344,14 @@ class Machine:
     def is_native(self) -> bool:
         return self == NATIVE_MACHINE
 
+    @property
+    def has_amx(self) -> bool:
+        """Whether the flags select a processor with tiles of AMX."""
+        return any(flag in self.flags for flag in AMX_FLAGS)
+
+
+AMX_FLAGS = "-march=sapphirerapids", "-march=emeraldrapids", "-march=graniterapids", "-mamx-int8"
+"""Flags of gcc and clang that select processors with AMX."""
 
 MEASURED_PRODUCTS_PER_US = 240_000
 """Measured on an x86-64 host with 512-bit vectors; see `benchmarks/predicted_times.py`."""
