@@ -380,7 +380,7 @@ GOOD = (Path(__file__).parents[3] / "ceras_ir/backends/dataflow/boards/zcu102.to
         (GOOD + "\nx = 1\n", r"a board has no field 'x' \(fields: title, family, "),
         (GOOD + '\nnextpnr = "--run x"\n', "nextpnr must be like"),
         (GOOD.replace("2520", "0"), r"dsp must be an integer in \[1, 16777216\], got 0"),
-        (GOOD.replace('"xcup"', '"ice40"'), "family must be one of xcup, ecp5"),
+        (GOOD.replace('"xcup"', '"ice40"'), "family must be one of xcup, xc7, ecp5"),
         (GOOD.replace('"AMD ZCU102"', "3"), 'title must be text such as "My board", got 3'),
     ],
 )
