@@ -64,7 +64,7 @@ DEVIATIONS = {
     ),
     "2.5": Deviation(
         18,
-        101,
+        103,
         "model.h has shapes and a check of buffers for the caller; the other macros "
         "are in groups for vectors, which the preprocessor excludes and the checker counts",
     ),
@@ -126,7 +126,7 @@ DEVIATIONS = {
         "holds values of all types; exp_f32 converts a float to bits",
     ),
     "20.1": Deviation(
-        1, 7, "intrinsics are included next to their kernels, if the compiler has them"
+        1, 8, "intrinsics and OpenMP are included next to their kernels, if the compiler has them"
     ),
     "20.4": Deviation(1, 1, "C++ has another name for restrict"),
     "20.5": Deviation(0, 0, "a macro of a kernel is undefined after the kernel"),
