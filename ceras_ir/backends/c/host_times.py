@@ -28,14 +28,17 @@ PRODUCTS_PER_VECTOR, LANES, BYTES_PER_LANE = 64, 16, 4
 OUTPUT, FLOAT_OUTPUT = 8.0, 16.0
 """The time to finish and store a sum, in 8-bit products."""
 
-FLOAT_PRODUCT, WIDE_PRODUCT = 4.3, 1.7
+FLOAT_PRODUCT, WIDE_PRODUCT = 3.8, 1.7
 """The time of a float product and of a 16-bit product, in 8-bit products."""
 
-TAP, FLOAT_TAP, STRIDED = 3.2, 9.5, 1.8
+TAP, FLOAT_TAP, STRIDED = 3.2, 8.2, 1.8
 """The time of a product of a depthwise layer, and the factor of strides above 1."""
 
-AMX_CYCLE = 1.0
-"""The time of a modelled cycle of AMX, in modelled cycles of vector kernels."""
+AMX_CYCLE, AMX_START = 1.65, 2600.0
+"""
+The time of a modelled cycle of AMX, and to configure and release the tiles in each layer, in
+modelled cycles of vector kernels.
+"""
 
 GATE, FLOAT_GATE, STATE_PRODUCT = 600.0, 1000.0, 2.0
 """The time of a gate of a recurrent layer, and of an 8-bit product with its state."""
@@ -46,10 +49,10 @@ ELEMENT: dict[str, tuple[float, float]] = {
     "requantize": (30.0, 30.0),
     "transpose": (25.0, 90.0),
     "binary": (40.0, 45.0),
-    "softmax": (400.0, 400.0),
-    "normalize": (60.0, 60.0),
-    "integer_normalize": (600.0, 600.0),
-    "integer_softmax": (160.0, 160.0),
+    "softmax": (210.0, 210.0),
+    "normalize": (750.0, 750.0),
+    "integer_normalize": (245.0, 245.0),
+    "integer_softmax": (290.0, 290.0),
     "resize": (40.0, 120.0),
     "concat": (10.0, 40.0),
     "slice": (10.0, 40.0),
@@ -69,13 +72,13 @@ FUNCTION = {
     graph.Function.LEAKY_RELU: 10.0,
     graph.Function.HARD_SIGMOID: 70.0,
     graph.Function.HARD_SWISH: 70.0,
-    graph.Function.GELU: 600.0,
+    graph.Function.GELU: 330.0,
     graph.Function.ERF: 550.0,
 }
 OTHER_FUNCTION = 300.0
 """The additional time of a float function, in 8-bit products."""
 
-REDUCED = 110.0
+REDUCED = 40.0
 """The time of an operand of a reduction, in 8-bit products."""
 
 POOLED = (22.0, 16.0)
@@ -120,7 +123,7 @@ class HostTimes:
         if not layer.lines or not op.results or viewed_operand(op) is not None:
             return 0.0
         if self.has_amx and layer.amx_cycles is not None:
-            arithmetic = AMX_CYCLE * layer.amx_cycles / self.cycles_per_us
+            arithmetic = (AMX_CYCLE * layer.amx_cycles + AMX_START) / self.cycles_per_us
         elif layer.vector_cycles is None:
             arithmetic = _products(op) / self.products_per_us
         else:

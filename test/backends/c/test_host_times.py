@@ -55,4 +55,5 @@ def test_weights_beyond_the_cache_are_loaded_in_each_run(tmp_path: Path) -> None
     weights = 4 * INPUTS * OUTPUTS / 50
     assert slow["second"] - fast["second"] == pytest.approx(weights, abs=0.01)
     assert slow["first"] - fast["first"] == pytest.approx(weights + 4 * INPUTS / 50, abs=0.01)
-    assert fast["first"] > 4 * INPUTS * OUTPUTS / 1000
+    # A product of floats takes more than three products of bytes.
+    assert fast["first"] > 3 * INPUTS * OUTPUTS / 1000
