@@ -2,7 +2,7 @@
 Cache the compiled methods of data classes.
 
 `dataclasses` writes methods as text, and compiles the text whenever a module is imported. A command
-imports about 400 data classes, most of them from xDSL, and a quarter of its start would be spent in
+imports about 400 data classes, most of them from xDSL, and a tenth of its start would be spent in
 this compiler. The cache is in the folder of the bytecode of this module, and is as optional: a file
 that is missing, damaged or not writable costs only time. The keys are the complete texts, so no
 entry is ever stale.
