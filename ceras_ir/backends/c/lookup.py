@@ -56,15 +56,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
     rest = f"{name}, {first}, {entries // 2}, {channels}"
     if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
-        whole = size % channels == 0
-        layer.rows(
-            size // channels if whole else 1,
-            size,
-            lambda at, count: (
-                f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {rest}, "
-                f"{f'{count} * {channels}' if whole else size});"
-            ),
-        )
+        _call_for_rows(layer, kernel, (y, x), rest, (size, channels))
         return
     layer.line(
         f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"
@@ -158,6 +150,23 @@ def _lookup_channels(
     if layer.options.vectors:
         kernel = layer.kernels.use("lookup_blocks", NAME=target, Y=target, LOW=low)
     arguments = f"{', '.join(tables)}, {first}, {channels}"
+    _call_for_rows(layer, kernel, (y, x), arguments, (size, channels), LOOKUP_ROWS)
+
+
+def _call_for_rows(
+    layer: Layer,
+    kernel: str,
+    pointers: tuple[str, str],
+    arguments: str,
+    extents: tuple[int, int],
+    unit: int = 1,
+) -> None:
+    """
+    Print calls of a C function for rows of elements of all channels, which threads share in
+    multiples of `unit`. The arguments are the result, the input, `arguments`, and a number of
+    elements. `extents` are the number of elements and of channels.
+    """
+    (y, x), (size, channels) = pointers, extents
     whole = size % channels == 0
     layer.rows(
         size // channels if whole else 1,
@@ -166,5 +175,5 @@ def _lookup_channels(
             f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {arguments}, "
             f"{f'{count} * {channels}' if whole else size});"
         ),
-        LOOKUP_ROWS,
+        unit,
     )
