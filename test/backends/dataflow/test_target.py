@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -145,18 +146,23 @@ def inverted_residuals() -> ModelProto:
     return model(nodes, {"x": (1, 3, 16, 16)}, ["y"], tensors)
 
 
-@needs_verilator
-@pytest.mark.slow
-def test_depthwise_layers(tool: Tool, tmp_path: Path):
-    """All layers have blocks, and the circuit computes the integers of the quantized graph."""
-    (tmp_path / "net.onnx").write_bytes(inverted_residuals().SerializeToString())
+def report_of_exact(network: ModelProto, tool: Tool, folder: Path) -> dict[str, Any]:
+    """Check that the circuit of `network` is exact under stalls, and return its report."""
+    (folder / "net.onnx").write_bytes(network.SerializeToString())
     options = ["--targets", "dataflow", "--dsp", "60", "--stall", "30", "--seed", "0"]
     done = tool("ceras-verify", "net.onnx", *options)
     assert done.status == 0, done.stdout + done.stderr
     assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
     done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "60", "-o", "out")
     assert done.status == 0, done.stderr
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    return json.loads((folder / "out" / "report.json").read_text())
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_depthwise_layers(tool: Tool, tmp_path: Path):
+    """All layers have blocks, and the circuit computes the integers of the quantized graph."""
+    report = report_of_exact(inverted_residuals(), tool, tmp_path)
     devices = {layer["name"]: layer["device"] for layer in report["layers"]}
     for name in ("stem", "depth0", "depth1", "depth2", "head"):
         assert devices[name] == "dataflow"
@@ -196,14 +202,7 @@ def neck() -> ModelProto:
 @pytest.mark.slow
 def test_a_neck(tool: Tool, tmp_path: Path):
     """Concatenations, slices and repetitions are in the circuit, between convolutions."""
-    (tmp_path / "net.onnx").write_bytes(neck().SerializeToString())
-    options = ["--targets", "dataflow", "--dsp", "60", "--stall", "30", "--seed", "0"]
-    done = tool("ceras-verify", "net.onnx", *options)
-    assert done.status == 0, done.stdout + done.stderr
-    assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
-    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "60", "-o", "out")
-    assert done.status == 0, done.stderr
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    report = report_of_exact(neck(), tool, tmp_path)
     inside = [layer["op"] for layer in report["layers"] if layer["device"] == "dataflow"]
     assert [inside.count(op) for op in ("conv2d", "concat", "slice", "resize")] == [6, 2, 2, 1]
     layers = [layer for layer in report["layers"] if layer["device"] == "dataflow"]
