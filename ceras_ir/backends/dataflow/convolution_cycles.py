@@ -32,6 +32,7 @@ from ceras_ir.backends.dataflow.processes import (
     Next,
     Process,
     Receive,
+    Registers,
     Send,
 )
 
@@ -276,29 +277,22 @@ class ConvolutionModel:
     def _epilogue(self, out: Link, rows: Events | None, rows_freed: Events) -> Process:
         lanes, layer = self.planned.lanes, self.planned.layer
         channels, height = layer.feature.channels, layer.feature.rows
-        # The cycles in which the last two words left: `middle` and `out` stop together.
-        before, left = 0, 0
+        registers, at = Registers(), 0
         while True:
             for start in range(0, height, lanes.rows):
                 count = min(lanes.rows, height - start)
-                at = 0
                 for channel in range(0, channels, lanes.filters):
                     filters = min(lanes.filters, channels - channel)
                     taken = (yield Next(self.sums)) - 1
                     for word in range(filters * count):
                         if rows is not None and channel == 0 and word < count:
                             at = max(at, (yield Next(rows)))
-                        taken = max(taken + 1, before, at)
-                        before, left = left, 0
-                        if lanes.parts > 1:
-                            # The second part enters the register of the previous word.
-                            taken = max(taken + 1, before) + lanes.parts - 2
+                        # Each part of the word enters the first register.
+                        taken = registers.advance(max(taken + 1, at), lanes.parts)
                         if word == filters * count - 1:
                             self.engine.post(self.done, taken)
-                        left = yield Send([out], max(taken + 2, before + 1))
-                        if (
-                            rows is not None
-                            and channel + filters == channels
-                            and word >= filters * count - count
-                        ):
-                            self.engine.post(rows_freed, taken + 1)
+                            if rows is not None and channel + filters == channels:
+                                for _ in range(count):
+                                    self.engine.post(rows_freed, taken + 1)
+                        offer = registers.offer(taken)
+                        registers.leave(offer, (yield Send([out], offer)))

@@ -31,6 +31,7 @@ from ceras_ir.backends.dataflow.processes import (
     Process,
     ProcessRequest,
     Receive,
+    Registers,
     Send,
 )
 from ceras_ir.backends.dataflow.storage import ceiling
@@ -217,19 +218,22 @@ class _Model:
     def _addition(
         self, block: Addition, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
-        order, left, stored, rows = row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
-        complete = 0
+        order, registers = row_order(block.inputs[0], self.plan), Registers()
+        stored, rows, complete, taken = 0, 0, 0, -1
         while True:
             base = rows
             for row in order:
                 while stored <= base + row.number:
                     complete = max(complete, (yield Next(written)))
                     stored += 1
-                taken = yield Receive(link, max(left[-2], left[-1] - 1, complete))
+                offer = yield Peek(link)
+                taken = registers.advance(max(offer, taken + 1, complete))
+                self.engine.accept(link, taken)
                 if row.is_last:
                     self.engine.post(freed, taken + 1)
                     rows += 1
-                left.append((yield Send([out], max(taken + 2, left[-1] + 1))))
+                offer = registers.offer(taken)
+                registers.leave(offer, (yield Send([out], offer)))
 
     def _concatenation(
         self, block: Concatenation, link: Link, out: Link, written: Events, freed: Events

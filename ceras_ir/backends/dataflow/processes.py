@@ -73,6 +73,34 @@ class Next:
     events: Events
 
 
+@dataclass(frozen=True, eq=False)
+class Registers:
+    """
+    Two registers in sequence that advance together, in each cycle in which the second is empty or
+    its word leaves.
+    """
+
+    waits: deque[range] = field(default_factory=lambda: deque[range](maxlen=2))
+    """The cycles in which the last two words waited in the second register."""
+
+    def advance(self, cycle: int, steps: int = 1) -> int:
+        """Return the cycle in which the registers advance, from `cycle` on, the `steps`-th time."""
+        last = cycle + steps - 1
+        for wait in self.waits:
+            start = max(wait.start, cycle)
+            if start <= last and start < wait.stop:
+                last += wait.stop - start
+        return last
+
+    def offer(self, taken: int) -> int:
+        """Return the cycle from which a word is offered that the first register took at `taken`."""
+        return self.advance(taken + 1) + 1
+
+    def leave(self, offer: int, left: int) -> None:
+        """Record a word that was offered from cycle `offer` on and left in cycle `left`."""
+        self.waits.append(range(offer, left))
+
+
 ProcessRequest: TypeAlias = Send | Receive | Peek | Next
 Process: TypeAlias = Generator[ProcessRequest, int, None]
 

@@ -17,7 +17,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from dataflow_circuits import (
-    Outcome,
     addition,
     average,
     concatenation,
@@ -36,6 +35,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Feature,
     Source,
 )
+from ceras_ir.backends.dataflow.cycles import PipelineTiming
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
@@ -44,8 +44,6 @@ KINDS = (
     "convolution", "convolution", "depthwise", "residual", "pool", "other", "join", "repeat",
     "select",
 )  # fmt: skip
-SLACK_CYCLES = 12
-"""The permitted error of the model on frames of a few hundred cycles."""
 
 
 def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, BlockLanes]]:
@@ -149,12 +147,12 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     return BlockLanes(min(rows, 3), int(rng.choice(counts)), encoding, parts=parts)
 
 
-def run_seed(seed: int) -> Outcome:
-    """Run the chain of a seed. An `AssertionError` reports a difference."""
+def run_seed(seed: int) -> PipelineTiming:
+    """Run the chain of a seed, and return its cycles. An `AssertionError` reports a difference."""
     rng = np.random.default_rng(seed)
     blocks, lanes = random_chain(rng)
     with tempfile.TemporaryDirectory() as folder:
-        outcome = run_circuit(
+        return run_circuit(
             blocks,
             lanes,
             Path(folder),
@@ -164,9 +162,6 @@ def run_seed(seed: int) -> Outcome:
             paired=bool(rng.choice([True, False])),
             seed=seed,
         )
-    modelled, measured = outcome.modelled.per_frame, outcome.measured.per_frame
-    assert abs(modelled - measured) <= max(0.01 * measured, SLACK_CYCLES), (modelled, measured)
-    return outcome
 
 
 def main() -> int:
@@ -177,13 +172,13 @@ def main() -> int:
     wrong = 0
     for seed in range(arguments.first, arguments.first + arguments.count):
         try:
-            outcome = run_seed(seed)
+            timing = run_seed(seed)
         except (AssertionError, InputError) as error:
             # A circuit that stops is an error of the simulation.
             wrong += 1
             print(f"seed {seed}: {error}", flush=True)
         else:
-            print(f"seed {seed}: exact, {outcome.measured}, {outcome.modelled}", flush=True)
+            print(f"seed {seed}: exact, {timing}", flush=True)
     print(f"{arguments.count} chains, {wrong} wrong")
     return wrong > 0
 

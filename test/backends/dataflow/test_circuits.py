@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataflow_circuits import (
-    Outcome,
     addition,
     average,
     concatenation,
@@ -35,16 +34,6 @@ from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding
 
 pytestmark = [needs_verilator, pytest.mark.slow]
-
-WITHIN = 0.01
-"""The permitted relative error of cycles per frame and latency of the model."""
-
-
-def agree(outcome: Outcome) -> None:
-    """Check that the error of the model is below one percent."""
-    modelled, measured = outcome.modelled, outcome.measured
-    assert abs(modelled.per_frame - measured.per_frame) <= WITHIN * measured.per_frame
-    assert abs(modelled.latency - measured.latency) <= WITHIN * measured.latency
 
 
 def test_chain(tmp_path: Path):
@@ -75,7 +64,7 @@ def test_chain(tmp_path: Path):
         last: BlockLanes(3, 1),
         scores: BlockLanes(1, 4),
     }
-    agree(run_circuit(blocks, lanes, tmp_path))
+    run_circuit(blocks, lanes, tmp_path)
 
 
 def test_sparse_in_batches(tmp_path: Path):
@@ -92,7 +81,7 @@ def test_sparse_in_batches(tmp_path: Path):
         second: BlockLanes(2, 5, WeightEncoding.COO),
         third: BlockLanes(5, 3, WeightEncoding.COO),
     }
-    agree(run_circuit([first, second, third], lanes, tmp_path, port_bytes=3))
+    run_circuit([first, second, third], lanes, tmp_path, port_bytes=3)
 
 
 def test_deltas(tmp_path: Path):
@@ -110,7 +99,7 @@ def test_deltas(tmp_path: Path):
         second: BlockLanes(3, 6, WeightEncoding.DELTA),
         third: BlockLanes(1, 2, WeightEncoding.DELTA),
     }
-    agree(run_circuit([first, second, third], lanes, tmp_path))
+    run_circuit([first, second, third], lanes, tmp_path)
 
 
 def test_groups_and_overlapping_pools(tmp_path: Path):
@@ -125,7 +114,7 @@ def test_groups_and_overlapping_pools(tmp_path: Path):
     skipping = max_pool(grouped, 2, 3)
     flat = convolution(skipping, 12, (skipping.feature.rows, skipping.feature.columns), rng)
     lanes: dict[Block, BlockLanes] = {grouped: BlockLanes(3, 2), flat: BlockLanes(1, 5)}
-    agree(run_circuit([wide, grouped, skipping, flat], lanes, tmp_path, port_bytes=1, paired=False))
+    run_circuit([wide, grouped, skipping, flat], lanes, tmp_path, port_bytes=1, paired=False)
 
 
 def test_long_way_round(tmp_path: Path):
@@ -142,7 +131,7 @@ def test_long_way_round(tmp_path: Path):
         two: BlockLanes(6, 2),
         three: BlockLanes(3, 4),
     }
-    agree(run_circuit([start, one, two, three], lanes, tmp_path))
+    run_circuit([start, one, two, three], lanes, tmp_path)
 
 
 def test_rows_that_no_window_reads(tmp_path: Path):
@@ -150,7 +139,7 @@ def test_rows_that_no_window_reads(tmp_path: Path):
     rng = np.random.default_rng(5)
     source = Source("input", Feature(6, 1, 3))
     skipping = convolution(source, 1, (1, 1), rng, strides=(2, 2))
-    agree(run_circuit([skipping], {}, tmp_path, frames=3))
+    run_circuit([skipping], {}, tmp_path, frames=3)
 
 
 def test_function_and_its_argument(tmp_path: Path):
@@ -163,7 +152,7 @@ def test_function_and_its_argument(tmp_path: Path):
     first = convolution(source, 4, (1, 1), rng, padding=(1, 0, 0, 0))
     function = table(first, rng)
     total = addition(function, first, (Addend(1), Addend(0)))
-    agree(run_circuit([first, function, total], {first: BlockLanes(5, 4)}, tmp_path, port_bytes=4))
+    run_circuit([first, function, total], {first: BlockLanes(5, 4)}, tmp_path, port_bytes=4)
 
 
 def test_channels_with_shifts_of_their_own(tmp_path: Path):
@@ -178,7 +167,7 @@ def test_channels_with_shifts_of_their_own(tmp_path: Path):
         second: BlockLanes(3, 2),
         depthwise: BlockLanes(2, 1),
     }
-    agree(run_circuit([first, second, depthwise], lanes, tmp_path))
+    run_circuit([first, second, depthwise], lanes, tmp_path)
 
 
 def test_columns_in_parts(tmp_path: Path):
@@ -201,7 +190,7 @@ def test_columns_in_parts(tmp_path: Path):
         third: BlockLanes(3, 2, parts=5),
         depthwise: BlockLanes(1, 1, parts=5),
     }
-    agree(run_circuit([first, second, third, depthwise], lanes, tmp_path))
+    run_circuit([first, second, third, depthwise], lanes, tmp_path)
 
 
 def test_weights_by_row(tmp_path: Path):
@@ -230,7 +219,7 @@ def test_weights_by_row(tmp_path: Path):
         mean: BlockLanes(1, 1, by_row),
         scores: BlockLanes(1, 9, by_row),
     }
-    agree(run_circuit(blocks, lanes, tmp_path))
+    run_circuit(blocks, lanes, tmp_path)
 
 
 def test_products_take_channels_as_they_arrive(tmp_path: Path):
@@ -243,10 +232,9 @@ def test_products_take_channels_as_they_arrive(tmp_path: Path):
         last = convolution(last, filters, (1, 1), rng)
         blocks.append(last)
         lanes[last] = BlockLanes(1, filters, by_row)
-    outcome = run_circuit(blocks, lanes, tmp_path)
-    agree(outcome)
+    timing = run_circuit(blocks, lanes, tmp_path)
     # The input, and the words of each result; a product that waits for its input needs twice these.
-    assert outcome.measured.latency < 40 + 24 + 24 + 6 + 40 + 4 * 15
+    assert timing.latency < 40 + 24 + 24 + 6 + 40 + 4 * 15
 
 
 def test_joined_repeated_and_selected_streams(tmp_path: Path):
@@ -275,7 +263,7 @@ def test_joined_repeated_and_selected_streams(tmp_path: Path):
         deep: BlockLanes(2, 1),
         last: BlockLanes(2, 2),
     }
-    agree(run_circuit(blocks, lanes, tmp_path, port_bytes=3))
+    run_circuit(blocks, lanes, tmp_path, port_bytes=3)
 
 
 def test_a_fork_before_the_last_common_block(tmp_path: Path):
@@ -289,7 +277,7 @@ def test_a_fork_before_the_last_common_block(tmp_path: Path):
     tall = convolution(source, 2, (9, 1), rng, padding=(4, 0, 4, 0))
     early = addition(tall, common, (Addend(1), Addend(0)))
     total = concatenation(early, common, second_is_lower=True)
-    agree(run_circuit([common, tall, early, total], {}, tmp_path))
+    run_circuit([common, tall, early, total], {}, tmp_path)
 
 
 @pytest.mark.parametrize(
