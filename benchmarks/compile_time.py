@@ -87,7 +87,7 @@ def main() -> None:
         model, inputs = folder / "resnet18.onnx", folder / "resnet18.npz"
         compile_ = [BIN / "ceras-compile", model, "-o"]
         commands: list[tuple[str, str, list[str | Path]]] = [
-            ("ceras-opt --fuse, small file", "0.35 s wall", [BIN / "ceras-opt", "--fuse", SMALL]),
+            ("ceras-opt --fuse, small file", "0.25 s wall", [BIN / "ceras-opt", "--fuse", SMALL]),
             ("ResNet-18 to float C", "6 s, 400 MiB (aim 2 s, 200)",
              [*compile_, folder / "c", "--target", "c"]),
             ("ResNet-18 to int8 C", "10 s without calibration",

@@ -11,7 +11,6 @@ another owner, which is refused.
 import grp
 import os
 import pwd
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -26,7 +25,7 @@ TEMPORARY = ".ceras-{}.partial"
 
 def temporary_name(destination: Path) -> Path:
     """Return an unpredictable path in the folder of `destination`."""
-    return destination.with_name(TEMPORARY.format(secrets.token_hex(8)))
+    return destination.with_name(TEMPORARY.format(os.urandom(8).hex()))
 
 
 @contextmanager

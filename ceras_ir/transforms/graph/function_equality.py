@@ -19,7 +19,7 @@ functions without a boundary.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import inf, nan
 from typing import TypeVar
 
@@ -57,17 +57,27 @@ def _clip(x: Decimal, low: Decimal, high: Decimal) -> Decimal:
     return min(max(x, low), high)
 
 
+MAX_KEPT = 1 << 12
+"""The number of kept results per function: most arguments occur twice, with both signs."""
+
+
+@lru_cache(MAX_KEPT)
+def _decay(magnitude: Decimal) -> Decimal:
+    return (-magnitude).exp()
+
+
 def _sigmoid(x: Decimal) -> Decimal:
-    return ONE / (ONE + (-x).exp())
+    power = _decay(abs(x))
+    return (power if x < ZERO else ONE) / (ONE + power)
 
 
 def _tanh(x: Decimal) -> Decimal:
-    power = (-TWO * abs(x)).exp()
+    power = _decay(TWO * abs(x))
     return ((ONE - power) / (ONE + power)).copy_sign(x)
 
 
 def _softplus(x: Decimal) -> Decimal:
-    return max(x, ZERO) + (ONE + (-abs(x)).exp()).ln()
+    return max(x, ZERO) + (ONE + _decay(abs(x))).ln()
 
 
 PI = Decimal(
@@ -85,6 +95,11 @@ def erf(x: Decimal) -> Decimal:
     """
     if not x or not x.is_finite() or abs(x) >= MAX_ERF_ARGUMENT:
         return x if not x or x.is_nan() else ONE.copy_sign(x)
+    return _erf_series(abs(x)).copy_sign(x)
+
+
+@lru_cache(MAX_KEPT)
+def _erf_series(x: Decimal) -> Decimal:
     wide = REALS.copy()
     wide.prec = PRECISION_DIGITS + int(x * x / 2) + 5
     negative_square = wide.multiply(x, -x)
@@ -279,7 +294,7 @@ class FunctionEquality:
         if not agrees.all():
             return False
         with localcontext(REALS):
-            return all(_equals(formula, function, float(x)) for x in points[np.isfinite(points)])
+            return _equals(formula, function, points[np.isfinite(points)])
 
     def _results(self, formula: Formula, points: Floats) -> Floats:
         def run(op: Operation, operands: Sequence[Array]) -> Array:
@@ -337,11 +352,21 @@ def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
     return visit(result)
 
 
-def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
-    values = formula.evaluate(Decimal(x), _real_constant, _real)
-    expected = REAL_FORMULAS[function.data](Decimal(x), _parameters(function))
-    difference = abs(values[formula.result] - expected)
-    return difference <= max(abs(expected) * EQUAL, MIN_SUBNORMAL / 2)
+def _equals(formula: Formula, function: FunctionAttr, points: Floats) -> bool:
+    arguments = [Decimal(x) for x in points.tolist()]
+
+    def constant(value: SSAValue) -> Sequence[Decimal]:
+        return [_real_constant(value)] * len(arguments)
+
+    def compute(op: Operation, operands: Sequence[Sequence[Decimal]]) -> Sequence[Decimal]:
+        return list(map(_real_function(op), *operands))
+
+    found = formula.evaluate(arguments, constant, compute)[formula.result]
+    expected = map(_real_unary(function), arguments)
+    return all(
+        abs(x - y) <= max(abs(y) * EQUAL, MIN_SUBNORMAL / 2)
+        for x, y in zip(found, expected, strict=True)
+    )
 
 
 def _known_number(value: SSAValue) -> float:
@@ -358,19 +383,25 @@ def _parameters(function: FunctionAttr) -> list[Decimal]:
     return [unrounded(p, CONSTANT_ROUNDING) for p in function.values]
 
 
-def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
+def _real_unary(function: FunctionAttr) -> Callable[[Decimal], Decimal]:
+    formula, parameters = REAL_FORMULAS[function.data], _parameters(function)
+    return lambda x: formula(x, parameters)
+
+
+def _real_function(op: Operation) -> Callable[..., Decimal]:
     match op:
         case graph.BinaryOp():
-            return REAL_COMBINED[op.function](*operands)
+            return REAL_COMBINED[op.function]
         case graph.UnaryOp():
-            return REAL_FORMULAS[op.function.data](operands[0], _parameters(op.function))
+            return _real_unary(op.function)
         case graph.CompareOp():
-            return Decimal(REAL_COMPARED[op.function](*operands))
+            is_true = REAL_COMPARED[op.function]
+            return lambda x, y: Decimal(is_true(x, y))
         case graph.SelectOp():
-            return operands[1] if operands[0] else operands[2]
+            return lambda condition, x, y: x if condition else y
         case _:
             assert isinstance(op, graph.CastOp)
-            return operands[0]
+            return lambda x: x
 
 
 def _beside_boundaries(formula: Formula) -> Floats:
