@@ -199,7 +199,7 @@ class Programs:
     def compiled(self, row: Row, kind: str, place: Place, model: Path) -> Cell:
         """Compile a network to C, and the C to programs. The form is the folder of the programs."""
         states = [word for pair in row.states for word in ("--state", "=".join(pair))]
-        options = ["--quantize", "none", *states, *self.board]
+        options = ["--quantize", "auto" if row.is_quantized else "none", *states, *self.board]
         if kind == "int8" and not row.is_quantized:
             given = place.folder / "inputs.npz"
             with np.load(place.data) as arrays:
