@@ -40,8 +40,11 @@ The time of a modelled cycle of AMX, and to configure and release the tiles in e
 modelled cycles of vector kernels.
 """
 
-GATE, FLOAT_GATE, STATE_PRODUCT = 600.0, 1000.0, 2.0
-"""The time of a gate of a recurrent layer, and of an 8-bit product with its state."""
+GATE, WORD_GATE, FLOAT_GATE, STATE_PRODUCT = 170.0, 530.0, 1000.0, 2.9
+"""
+The time of a gate of a recurrent layer with a state of 8 bits, of 16 bits and in float, and of an
+integer product with the state.
+"""
 
 ELEMENT: dict[str, tuple[float, float]] = {
     "quantize": (30.0, 30.0),
@@ -72,6 +75,8 @@ FUNCTION = {
     graph.Function.LEAKY_RELU: 10.0,
     graph.Function.HARD_SIGMOID: 70.0,
     graph.Function.HARD_SWISH: 70.0,
+    graph.Function.SIGMOID: 130.0,
+    graph.Function.TANH: 160.0,
     graph.Function.GELU: 330.0,
     graph.Function.ERF: 550.0,
 }
@@ -171,8 +176,10 @@ def _products(op: Operation) -> float:
         case graph.ReduceOp():
             return REDUCED * _size(op.operands[0])
         case graph.RecurrenceOp():
-            product, gate = (STATE_PRODUCT, GATE) if op.is_integer else (FLOAT_PRODUCT, FLOAT_GATE)
-            return product * op.macs + gate * _size(op.input)
+            if not op.is_integer:
+                return FLOAT_PRODUCT * op.macs + FLOAT_GATE * _size(op.input)
+            gate = WORD_GATE if op.scales is None else GATE
+            return STATE_PRODUCT * op.macs + gate * _size(op.input)
         case graph.LinearOperation():
             return _linear(op)
         case graph.LookupOp():

@@ -16,9 +16,10 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.backends.c.recurrence_bytes import Pointers, lstm_of_bytes, state_pitch
 from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES
-from ceras_ir.backends.c.values import Refused, apply, c_type, int_literal
+from ceras_ir.backends.c.values import Refused, c_type, int_literal
+from ceras_ir.backends.c.vector_functions import apply_in_loop
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Cell, RecurrenceOp, shape_of
+from ceras_ir.dialects.graph import Cell, FunctionAttr, RecurrenceOp, shape_of
 from ceras_ir.dialects.graph.calls import bytes_of, packed_offsets
 from ceras_ir.interpreters.float_text import float_literal
 
@@ -97,26 +98,30 @@ def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
     layer.block(multiply("p", "h"), 2)
     if bias:
         layer.loop("j", joint, [f"p[j] += {bias}[j];"], 2)
-    functions = [apply(layer.kernels, f, "v") for f in op.functions]
     n = hidden
+
+    def map_rows(function: FunctionAttr, to: str, first: int, count: int) -> None:
+        """Print statements that apply `function` to `count` sums from the index `first`."""
+        x = f"(p + {first})" if first else "p"
+        layer.block(apply_in_loop(layer, function, x, to or x, str(count)).splitlines(), 2)
+
     match kind:
         case Cell.RNN:
-            body = ["const float v = in[j] + p[j];", f"to[j] = {functions[0]};"]
-            layer.loop("j", n, body, 2)
+            (f,) = op.functions
+            layer.loop("j", n, ["p[j] = in[j] + p[j];"], 2)
+            map_rows(f, "to", 0, n)
         case Cell.LSTM:
-            f, g, k = functions
-            # A loop per function, which compilers vectorize.
-            gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
-            layer.loop("j", 3 * n, gates, 2)
-            body = [f"const float v = in[{3 * n} + j] + p[{3 * n} + j];", f"p[{3 * n} + j] = {g};"]
-            layer.loop("j", n, body, 2)
+            f, g, k = op.functions
+            layer.loop("j", 4 * n, ["p[j] = in[j] + p[j];"], 2)
+            map_rows(f, "", 0, 3 * n)
+            map_rows(g, "", 3 * n, n)
             layer.loop("j", n, [f"c[j] = p[{2 * n} + j] * c[j] + p[j] * p[{3 * n} + j];"], 2)
-            body = ["const float v = c[j];", f"to[j] = p[{n} + j] * {k};"]
-            layer.loop("j", n, body, 2)
+            layer.block(apply_in_loop(layer, k, "c", "to", str(n)).splitlines(), 2)
+            layer.loop("j", n, [f"to[j] = p[{n} + j] * to[j];"], 2)
         case Cell.GRU | Cell.GRU_RESET_FIRST:
-            f, g = functions
-            gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
-            layer.loop("j", 2 * n, gates, 2)
+            f, g = op.functions
+            layer.loop("j", 2 * n, ["p[j] = in[j] + p[j];"], 2)
+            map_rows(f, "", 0, 2 * n)
             inner = f"p[{n} + j] * p[{2 * n} + j]"
             if last is not None:
                 layer.loop("j", n, [f"reset[j] = p[{n} + j] * h[j];"], 2)
@@ -124,8 +129,8 @@ def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
                 inner = f"p[{2 * n} + j]"
                 if bias:
                     layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
-            body = [f"const float v = in[{2 * n} + j] + {inner};", f"p[{2 * n} + j] = {g};"]
-            layer.loop("j", n, body, 2)
+            layer.loop("j", n, [f"p[{2 * n} + j] = in[{2 * n} + j] + {inner};"], 2)
+            map_rows(g, "", 2 * n, n)
             layer.loop("j", n, [f"to[j] = (1.0f - p[j]) * p[{2 * n} + j] + p[j] * h[j];"], 2)
     layer.line("}", 1)
     layer.line("}")

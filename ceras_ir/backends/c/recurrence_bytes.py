@@ -1,9 +1,9 @@
 """
 Print an LSTM with a dynamically quantized state for vectors of 16 lanes: products of bytes.
 
-The weights are in panels of rows. Code for half of the products of a panel alternates with code for
-half of the functions of the previous panel, so that the processor computes functions while it loads
-weights from a cache. Odd steps begin with the last panel, which is still in a cache.
+The weights are in panels of rows. The functions of a panel follow the products of the next panel,
+so that the processor computes functions while it loads weights from a cache. Odd steps begin with
+the last panel, which is still in a cache.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,13 @@ import numpy as np
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import HAS_16_LANES
-from ceras_ir.backends.c.values import apply
+from ceras_ir.backends.c.vector_functions import apply_in_loop
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import RecurrenceOp, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
-PANEL, PARTS = 64, 2
-"""Outputs of a panel, and the parts of its products and of its functions."""
-
-MIN_COMPUTE_BATCH = 4
-"""The batch from which products take more time than loads, so that a panel has a single part."""
+PANEL = 64
+"""Outputs of a panel."""
 
 
 def state_pitch(op: RecurrenceOp) -> int:
@@ -78,72 +75,68 @@ def lstm_of_bytes(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
         layer.scratch("int32_t", "moved", batch, 4)
         total = f"{layer.kernels.use('sum_bytes')}(q + b * {pitch}, {hidden}, point)"
         moved = f"for (int32_t b = 0; b < {batch}; ++b) moved[b] = {zero_point} * {total};"
-    parts = PARTS if batch < MIN_COMPUTE_BATCH else 1
-    length, lanes = -(-pitch // (4 * parts)) * 4, PANEL // parts
-    count = str(length)
-    if length * parts != pitch:
-        count = f"{pitch} - from < {length} ? {pitch} - from : {length}"
-    f, g, k = (apply(layer.kernels, function, "v") for function in op.functions)
     product = f"(float){'(s[j] - moved[b])' if zero_point else 's[j]'}"
     product = f"{product} * (scale * {pointers.scale('first + j')})"
     product = f"({product} + {pointers.bias}[first + j])" if pointers.bias else product
-    gate, done = f"const float v = in[j] + {product};", "!turn"
-    if hidden % lanes:
-        left = [f"{end} - first < {lanes} ? {end} - first : {lanes}" for end in (3 * hidden, width)]
-        done = f"!turn || first >= {width}"
-        choice = "int32_t j = 0;", f"for (; j < ({left[0]}); ++j)", f"for (; j < ({left[1]}); ++j)"
+    f, g, k = op.functions
+    if hidden % PANEL:
+        rest = f"const int32_t count = {width} - first < {PANEL} ? {width} - first : {PANEL};"
+        part = f"{3 * hidden} - first < 0 ? 0 : {3 * hidden} - first"
+        rest += f"\nconst int32_t part = {3 * hidden} - first < count ? {part} : count;"
+        functions = f"""\
+{apply_in_loop(layer, f, "to", "to", "part")}
+{apply_in_loop(layer, g, "(to + part)", "(to + part)", "count - part")}"""
     else:
-        loop = f"for (int32_t j = 0; j < {lanes}; ++j)"
-        choice = "", f"if (first < {3 * hidden}) {loop}", f"else {loop}"
+        rest = f"const int32_t count = {PANEL};"
+        functions = f"""\
+if (first < {3 * hidden}) {{
+{apply_in_loop(layer, f, "to", "to", "count")}
+}}
+else {{
+{apply_in_loop(layer, g, "to", "to", "count")}
+}}"""
     text = f"""\
 (void)memcpy({pointers.y} + {steps * rows}, {pointers.cell}, {rows}U * sizeof *{pointers.y});
 for (int32_t t = 0; t < {steps}; ++t) {{
-  int32_t point;
-  const float *before = t ? {pointers.y} + (t - 1) * {rows} : {pointers.start};
-  const float scale = {quantize}(q, &point, before, {batch}, {hidden}, {pitch});
-  {moved}
-  for (int32_t turn = 0; turn <= {panels}; ++turn) {{
-    const int32_t next = t % 2 ? {panels - 1} - turn : turn;
-    const int32_t last = t % 2 ? next + 1 : next - 1;
-    int32_t *now = sums + turn % 2 * {batch * PANEL};
-    const int32_t *done = sums + (turn + 1) % 2 * {batch * PANEL};
-    for (int32_t part = 0; part < {parts}; ++part) {{
-      if (turn < {panels}) {{
-        const int8_t *w = {w} + next * {size};
-        const int32_t from = part * {length}, k = {count};
-        if (!part) start_panel(now, w, point, {batch});
-        {multiply}(now, q + from, w + {PANEL} * (from + 4), {batch}, k, {pitch});
-      }}
-      const int32_t first = last * {PANEL} + part * {lanes};
-      if ({done}) continue;
-      for (int32_t b = 0; b < {batch}; ++b) {{
-        const float *in = {pointers.x} + (t * {batch} + b) * {width} + first;
-        const int32_t *s = done + b * {PANEL} + part * {lanes};
-        float *to = p + b * {width} + first;
-        {choice[0]}
-        {choice[1]} {{
-          {gate}
-          to[j] = {f};
-        }}
-        {choice[2]} {{
-          {gate}
-          to[j] = {g};
-        }}
-      }}
-    }}
-  }}
-  for (int32_t b = 0; b < {batch}; ++b) {{
-    const float *in = p + b * {width};
-    float *c = {pointers.y} + {steps * rows} + b * {hidden};
-    float *to = {pointers.y} + (t * {batch} + b) * {hidden};
-    for (int32_t j = 0; j < {hidden}; ++j) {{
-      const float v = in[{2 * hidden} + j] * c[j] + in[j] * in[{3 * hidden} + j];
-      c[j] = v;
-      to[j] = in[{hidden} + j] * {k};
-    }}
-  }}
+int32_t point;
+const float *before = t ? {pointers.y} + (t - 1) * {rows} : {pointers.start};
+const float scale = {quantize}(q, &point, before, {batch}, {hidden}, {pitch});
+{moved}
+for (int32_t turn = 0; turn <= {panels}; ++turn) {{
+const int32_t next = t % 2 ? {panels - 1} - turn : turn;
+const int32_t first = (t % 2 ? next + 1 : next - 1) * {PANEL};
+{rest}
+int32_t *now = sums + turn % 2 * {batch * PANEL};
+const int32_t *done = sums + (turn + 1) % 2 * {batch * PANEL};
+if (turn < {panels}) {multiply}(now, q, {w} + next * {size}, point, {batch}, {pitch});
+if (!turn) continue;
+for (int32_t b = 0; b < {batch}; ++b) {{
+const float *in = {pointers.x} + (t * {batch} + b) * {width} + first;
+const int32_t *s = done + b * {PANEL};
+float *to = p + b * {width} + first;
+MODEL_ALIKE
+for (int32_t j = 0; j < count; ++j) to[j] = in[j] + {product};
+{functions}
+}}
+}}
+for (int32_t b = 0; b < {batch}; ++b) {{
+const float *in = p + b * {width};
+float *c = {pointers.y} + {steps * rows} + b * {hidden};
+float *to = {pointers.y} + (t * {batch} + b) * {hidden};
+MODEL_ALIKE
+for (int32_t j = 0; j < {hidden}; ++j) {{
+c[j] = in[{2 * hidden} + j] * c[j] + in[j] * in[{3 * hidden} + j];
+}}
+{apply_in_loop(layer, k, "c", "to", str(hidden))}
+MODEL_ALIKE
+for (int32_t j = 0; j < {hidden}; ++j) to[j] = in[{hidden} + j] * to[j];
+}}
 }}"""
-    layer.block([line for line in text.splitlines() if line.strip()])
+    depth = 0
+    for line in filter(None, text.splitlines()):
+        depth -= line.startswith("}")
+        layer.line(line, depth)
+        depth += line.endswith("{")
 
 
 def _panels(op: RecurrenceOp) -> Array:

@@ -7,10 +7,11 @@ interleave several vectors. The results are equal bit for bit.
 
 from ceras_ir.backends.c.layer import Layer, from_row
 from ceras_ir.backends.c.register_tiles import LANES_PER_VECTOR
+from ceras_ir.backends.c.values import apply
 from ceras_ir.dialects.graph import Function, FunctionAttr
 
-VECTOR_FUNCTIONS = {Function.GELU: "all_gelu"}
-"""C functions of an input, a result and the number of elements."""
+VECTOR_FUNCTIONS = (Function.GELU, Function.SIGMOID, Function.TANH)
+"""Functions of which `runtime/` has a file `NAME_512.c`."""
 
 ELEMENTS_AT_ONCE = 3 * LANES_PER_VECTOR
 """The number of elements that these functions compute at a time."""
@@ -18,13 +19,15 @@ ELEMENTS_AT_ONCE = 3 * LANES_PER_VECTOR
 
 def vector_function(layer: Layer, function: FunctionAttr) -> str | None:
     """
-    Add the C function that applies `function` to an array. Return the name, or `None` if there is
-    no version in vectors.
+    Add the C function that applies `function` to an array: its arguments are the input, the result
+    and the number of elements. Return the name, or `None` if there is no version in vectors.
     """
-    name = VECTOR_FUNCTIONS.get(function.data) if layer.options.vectors else None
-    if name is None or function.affine is not None:
+    is_known = layer.options.vectors and function.data in VECTOR_FUNCTIONS
+    if not is_known or function.affine is not None:
         return None
-    return layer.kernels.use(name)
+    for version in ("f32", "512"):
+        layer.kernels.use(f"{function.data}_{version}")
+    return layer.kernels.use("all", NAME=str(function.data))
 
 
 def apply_to_all(layer: Layer, function: str, x: str, y: str, size: int) -> None:
@@ -37,3 +40,19 @@ def apply_to_all(layer: Layer, function: str, x: str, y: str, size: int) -> None
         ),
         ELEMENTS_AT_ONCE,
     )
+
+
+def apply_in_loop(layer: Layer, function: FunctionAttr, x: str, y: str, count: str) -> str:
+    """
+    Return C statements that apply `function` to the first `count` elements of the array `x`. `y` is
+    the result, which may be `x`.
+    """
+    if (name := vector_function(layer, function)) is not None:
+        return f"{name}({x}, {y}, {count});"
+    value = apply(layer.kernels, function, "v")
+    return f"""\
+MODEL_ALIKE
+for (int32_t j = 0; j < {count}; ++j) {{
+const float v = {x}[j];
+{y}[j] = {value};
+}}"""

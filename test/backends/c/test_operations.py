@@ -9,6 +9,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16, i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.vector_functions import VECTOR_FUNCTIONS
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Coordinates, Function, FunctionAttr, Nearest, Resize
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
@@ -49,16 +50,17 @@ def test_softmax_is_bit_exact(axis: int):
     check(module, {"input0": x})
 
 
-def test_functions_of_arrays_are_bit_exact():
-    """Vectors and single elements compute GELU of an array, and after a product in place."""
-    gelu = FunctionAttr(Function.GELU)
+@pytest.mark.parametrize("function", VECTOR_FUNCTIONS)
+def test_functions_of_arrays_are_bit_exact(function: Function):
+    """Vectors and parts of vectors compute functions of an array, and after a product in place."""
+    attribute = FunctionAttr(function)
     x = floats()[:2000]
     bits = np.random.default_rng(1).integers(0, 1 << 32, 40000, np.uint32)
     ones = np.ones((1, 1), np.float32)
 
     def build(v: SSAValue, w: SSAValue) -> list[SSAValue]:
-        product = graph.MatmulOp(v, constant(ones), result_element=f32, activation=gelu)
-        return [product.result, graph.UnaryOp(w, gelu).result]
+        product = graph.MatmulOp(v, constant(ones), result_element=f32, activation=attribute)
+        return [product.result, graph.UnaryOp(w, attribute).result]
 
     for flags in (("-O1", "-march=native"), (*SANITIZE, "-march=native"), ("-O1", "-DMODEL_F32=0")):
         module = make_network([(f32, (x.size, 1)), (f32, bits.shape)], build)

@@ -1,4 +1,7 @@
 #include "vectors_f32.c"
+#if MODEL_F32 == 16
+#include <immintrin.h>
+#endif
 /* v, rounded half to even by adding 1.5 * 2^23. NaN is treated as 0, and the bounds are
  * integers. */
 MODEL_INLINE int32_t round_within(float v, float low, float high)

@@ -21,8 +21,11 @@
 // CHECK:        const float scale = quantize_bytes(q, &point, before, 3, 5, 8);
 // CHECK-NEXT:   for (int32_t b = 0; b < 3; ++b) {
 // CHECK-NEXT:     moved[b] = -3 * sum_bytes(q + (b * 8), 5, point);
-// CHECK:            multiply_panel(now, q + from, w + (64 * (from + 4)), 3, k, 8);
-// CHECK:              const float v = in[j] + ((float)(s[j] - moved[b]) * (scale * 0.5f));
+// CHECK:            multiply_panel(now, q, LAYER_2_WEIGHTS + (next * 768), point, 3, 8);
+// CHECK:              to[j] = in[j] + ((float)(s[j] - moved[b]) * (scale * 0.5f));
+// CHECK-NEXT:       }
+// CHECK-NEXT:       all_sigmoid(to, to, part);
+// CHECK-NEXT:       all_tanh((to + part), (to + part), count - part);
 // CHECK:      #else
 // CHECK:        const float scale = quantize_state(q, t ? (y + ((t - 1) * 15)) : start, 3, 5, 8);
 // CHECK:          const int32_t moved = -3 * sum_words(q + (b * 8), 5);
