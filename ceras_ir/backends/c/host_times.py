@@ -31,8 +31,11 @@ OUTPUT, FLOAT_OUTPUT = 8.0, 16.0
 FLOAT_PRODUCT, WIDE_PRODUCT = 3.8, 1.7
 """The time of a float product and of a 16-bit product, in 8-bit products."""
 
-TAP, FLOAT_TAP, STRIDED = 3.2, 8.2, 1.8
-"""The time of a product of a depthwise layer, and the factor of strides above 1."""
+TAP, STRIDED = (3.2, 8.2), (1.8, 1.5)
+"""
+The time of a product of a depthwise layer in integers and in float, and the factor of strides above
+1.
+"""
 
 AMX_CYCLE, AMX_START = 1.65, 2600.0
 """
@@ -211,8 +214,8 @@ def _linear(op: graph.LinearOperation) -> float:
     stored = outputs * ((FLOAT_OUTPUT if is_float else OUTPUT) + called)
     if geometry.is_depthwise:
         assert isinstance(op, graph.Conv2dOp)
-        factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
-        taps = outputs * geometry.k * (FLOAT_TAP if is_float else TAP) * factor
+        factor = STRIDED[is_float] if max(op.strides.get_values()) > 1 else 1.0
+        taps = outputs * geometry.k * TAP[is_float] * factor
         return taps + called * outputs
     step = 1 if is_float else BYTES_PER_LANE
     vectors = -(-geometry.n // LANES) * -(-geometry.k // step) * step

@@ -6,8 +6,9 @@ Depthwise convolution computes a vector of channels for several adjacent windows
 contains padding columns, several vectors of channels are computed for this single window.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +24,16 @@ from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import Refused, apply, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.support.option_uses import record_use
 
 FloatEpilogue = Callable[[str, str], list[str]]
 """A function that returns the statements of the epilogue for elements [first, second)."""
 
-REGISTER_TAPS = 9
-"""The maximum number of weights per channel that remain in registers for several windows."""
+MAX_UNROLLED_TAPS = 7
+"""The maximum number of taps in a row of a window of which a function has separate statements."""
 
-DEPTHWISE_POSITIONS = 8
+DEPTHWISE_POSITIONS = 6
 """The maximum number of windows of a tile, with sums in registers and shared weights."""
 
 
@@ -123,6 +125,10 @@ def _print_vectors(
     lines.append(f"const float *from = {x} + {source}, *taps = {weights};")
     layer.kernels.use("vectors_f32")
 
+    # The function of a tile applies a clamp; other activations follow.
+    clamp = op.activation.clip_range if op.activation and op.residual is None else None
+    low, high = map(float_literal, clamp or (-inf, inf))
+
     def edges(begin: int, end: int) -> list[str]:
         if begin == end:
             return []
@@ -130,137 +136,126 @@ def _print_vectors(
         return [
             f"{edge}({y} + n * {size}, from, taps, {bias}, {begin}, {end}, {stride_w}, {left}, "
             f"{width},",
-            f"  {count}, {dilation_h * line}, {kernel_w}, {dilation_w}, {channels});",
+            f"  {count}, {dilation_h * line}, {kernel_w}, {dilation_w}, {channels}, {low}, "
+            f"{high});",
         ]
 
-    def inside(*, is_whole: bool) -> list[str]:
-        """
-        Return the C lines for the windows that no padding in columns overlaps. `is_whole` is
-        whether padding in rows does not overlap them either.
-        """
-        if not along:
-            return []
+    if along:
         at = (along.start * stride_w - left) * channels
         start = f" + {along.start * channels}" if along.start else ""
-        way, sizes = _few_taps(kernel_h, kernel_w), ""
-        if not is_whole or kernel_h * kernel_w > REGISTER_TAPS:
-            way, sizes = _windows(_positions(len(along))), f"{count}, {kernel_w}, "
-        return [
-            f"{layer.kernels.add(*way, FLOAT_VECTORS)}({y} + n * {size}{start}, from + {at}, taps,",
-            f"  {bias}, {len(along)}, {stride_w * channels}, {sizes}{dilation_h * line}, "
-            f"{dilation_w * channels}, {channels});",
-        ]
-
-    if along and above and kernel_h * kernel_w <= REGISTER_TAPS:
+        way = _Windows(_positions(len(along)), has_clamp=clamp is not None)
+        sizes = f"{kernel_w}, {dilation_w * channels}, {stride_w * channels}, "
+        if dilation_w == 1 and kernel_w <= MAX_UNROLLED_TAPS:
+            way, sizes = replace(way, columns=kernel_w, stride=stride_w), ""
+        function = layer.kernels.add(*way.function(), FLOAT_VECTORS)
         lines += [
-            f"if ({count} == {kernel_h}) {{",
-            *(f"  {text}" for text in inside(is_whole=True)),
-            "} else {",
-            *(f"  {text}" for text in inside(is_whole=False)),
-            "}",
+            f"{function}({y} + n * {size}{start}, from + {at}, taps, {bias}, {len(along)}, "
+            f"{count}, {dilation_h * line},",
+            f"  {sizes}{channels}{f', {low}, {high}' if clamp is not None else ''});",
         ]
-    else:
-        lines += inside(is_whole=not above)
     lines += [*edges(0, along.start), *edges(along.stop, columns)]
+    if clamp is None:
+        lines += epilogue(f"n * {size}", f"(n + 1) * {size}")
     if is_shared(layer):
         layer.line("MODEL_THREADS(1)")
-    layer.loop("n", images * rows, [*lines, *epilogue(f"n * {size}", f"(n + 1) * {size}")])
+    layer.loop("n", images * rows, lines)
 
 
 def _positions(count: int) -> int:
     """
     Return the number of adjacent windows that a tile computes at a time, so that a row of `count`
-    windows needs the fewest loads. The last tile may compute windows a second time.
+    windows needs the least time. The last tile may compute windows a second time.
     """
     few = range(1, min(count, DEPTHWISE_POSITIONS) + 1)
-    # Each tap of a tile loads a weight, and an element for each window.
-    return min(few, key=lambda size: (-(-count // size) * (size + 1), -size))
+    # Each tap of a tile loads a weight, and about an element for each window.
+    return min(few, key=lambda size: (-(-count // size) * (size + 2), -size))
 
 
-def _window_function(
-    name: str, title: str, parameters: str, body: Sequence[str]
-) -> tuple[str, str]:
+@dataclass(frozen=True)
+class _Windows:
     """
-    Return the name and the text of a C function for `count` adjacent windows of a depthwise
-    convolution. `title` continues the comment, and `parameters` is C text for additional
-    parameters. `body` has the statements for a vector of channels, with an open loop over windows.
+    A C function for adjacent windows of a depthwise convolution in tiles of `positions`, which
+    share each loaded weight. Channels are the inner loop, because a cache loads adjacent elements
+    faster.
     """
-    lines = [
-        f"/* `count` windows{title} */",
-        f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
-        "  const float *restrict weights, const float *restrict bias, int32_t count, int32_t step,",
-        f"  {parameters}int32_t row, int32_t column, int32_t channels)",
-        "{",
-        "  for (int32_t b = 0; b < channels; b += MODEL_F32) {",
-        "    /* The last vector begins earlier, so that it is complete. */",
-        "    const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
-        "    const model_f32v start = LOAD_F32(bias + c);",
-        *body,
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return name, "\n".join(lines)
+
+    positions: int
+    has_clamp: bool
+    columns: int = 0
+    """The taps in a row of a window, or 0: an argument of the function."""
+    stride: int = 0
+    """The columns between windows, if the number of taps is not an argument."""
+
+    def function(self) -> tuple[str, str]:
+        """Return the name and the text of the function."""
+        size = self.positions
+        name = f"depthwise_f32_{size}"
+        parameters, advance = "int32_t columns, int32_t column, int32_t step, ", ""
+        if self.columns:
+            name, parameters = f"{name}_{self.columns}_by_{self.stride}", ""
+            taps = [f for kx in range(self.columns) for f in self._tap(kx)]
+            advance = f", w += {self.columns} * channels"
+            step = f"{self.stride} * channels"
+        else:
+            taps = [
+                "const float *tap = from;",
+                "MODEL_ROLLED",
+                "for (int32_t kx = 0; kx < columns; ++kx, tap += column, w += channels) {",
+                "  const model_f32v v = LOAD_F32(w);",
+                *(f"  s{p} = FMA(s{p}, LOAD_F32(tap{_times(p, 'step')}), v);" for p in range(size)),
+                "}",
+            ]
+            step = "step"
+        clamp, bounds = "", ""
+        if self.has_clamp:
+            name += "_clamped"
+            clamp, bounds = "AT_MOST(AT_LEAST(s{0}, least), most)", ", float low, float high"
+        results = [(clamp or "s{0}").format(p) for p in range(size)]
+        lines = [
+            f"/* `count` windows in tiles of {size}, with all columns inside of the map. The last",
+            " * tile and the last vector begin earlier, so that they are complete. */",
+            f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
+            "  const float *restrict weights, const float *restrict bias, int32_t count,",
+            f"  int32_t rows, int32_t row, {parameters}int32_t channels{bounds})",
+            "{",
+            *(["  const model_f32v least = ALL_F32(low), most = ALL_F32(high);"] * self.has_clamp),
+            f"  for (int32_t i = 0; i < count; i += {size}) {{",
+            f"    const int32_t at = i < count - {size} ? i : count - {size};",
+            "    for (int32_t b = 0; b < channels; b += MODEL_F32) {",
+            "      const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
+            f"      const float *from = x + at * {step} + c, *w = weights + c;",
+            "      const model_f32v start = LOAD_F32(bias + c);",
+            f"      model_f32v {', '.join(f's{p} = start' for p in range(size))};",
+            f"      for (int32_t ky = 0; ky < rows; ++ky, from += row{advance}) {{",
+            *(f"        {text}" for text in taps),
+            "      }",
+            "      float *const to = y + at * channels + c;",
+            *(
+                f"      STORE_F32(to{_times(p, 'channels')}, {result});"
+                for p, result in enumerate(results)
+            ),
+            "    }",
+            "  }",
+            "}",
+            "",
+        ]
+        return name, "\n".join(lines)
+
+    def _tap(self, column: int) -> list[str]:
+        """Return the statements for a tap of all windows of a tile."""
+        places = (_times(p * self.stride + column, "channels") for p in range(self.positions))
+        return [
+            f"const model_f32v v{column} = LOAD_F32(w{_times(column, 'channels')});",
+            *(
+                f"s{p} = FMA(s{p}, LOAD_F32(from{place}), v{column});"
+                for p, place in enumerate(places)
+            ),
+        ]
 
 
-def _windows(positions: int) -> tuple[str, str]:
-    """
-    Return the name and the text of a C function for a row of depthwise windows. It computes
-    `positions` adjacent windows at a time, which share each loaded weight.
-    """
-    each = range(positions)
-
-    def step(p: int, name: str) -> str:
-        return f" + {p} * {name}" if p > 1 else f" + {name}" if p else ""
-
-    title = (
-        f" in tiles of {positions}, at a distance of `step` floats, with all columns inside\n"
-        " * of the map. The last tile begins earlier, so that all windows exist."
-    )
-    body = [
-        f"    for (int32_t i = 0; i < count; i += {positions}) {{",
-        f"      const int32_t at = i < count - {positions} ? i : count - {positions};",
-        "      const float *from = x + at * step + c, *w = weights + c;",
-        f"      model_f32v {', '.join(f's{p} = start' for p in each)};",
-        "      for (int32_t ky = 0; ky < rows; ++ky, from += row) {",
-        "        const float *tap = from;",
-        "        MODEL_ROLLED",
-        "        for (int32_t kx = 0; kx < columns; ++kx, tap += column, w += channels) {",
-        "          const model_f32v v = LOAD_F32(w);",
-        *(f"          s{p} = FMA(s{p}, LOAD_F32(tap{step(p, 'step')}), v);" for p in each),
-        "        }",
-        "      }",
-        "      float *const to = y + at * channels + c;",
-        *(f"      STORE_F32(to{step(p, 'channels')}, s{p});" for p in each),
-    ]
-    parameters = "int32_t rows, int32_t columns, "
-    return _window_function(f"depthwise_f32_{positions}", title, parameters, body)
-
-
-def _few_taps(rows: int, columns: int) -> tuple[str, str]:
-    """
-    Return the name and the text of a C function for a row of depthwise windows of `rows` by
-    `columns` taps. The weights remain in registers for all windows.
-    """
-    taps = [(i, j) for i in range(rows) for j in range(columns)]
-    body = [
-        *(
-            f"    const model_f32v w{i}_{j} = LOAD_F32(weights + {i * columns + j} * channels + c);"
-            for i, j in taps
-        ),
-        "    const float *from = x + c;",
-        "    float *to = y + c;",
-        "    for (int32_t i = 0; i < count; ++i, from += step, to += channels) {",
-        "      model_f32v s = start;",
-        *(
-            f"      s = FMA(s, LOAD_F32(from + {i} * row + {j} * column), w{i}_{j});"
-            for i, j in taps
-        ),
-        "      STORE_F32(to, s);",
-    ]
-    title = f" of {rows}x{columns} taps inside of the map, at a distance of `step` floats."
-    return _window_function(f"depthwise_f32_{rows}x{columns}", title, "", body)
+def _times(count: int, name: str) -> str:
+    """Return the end of a C sum, such as `" + 2 * name"`."""
+    return f" + {count} * {name}" if count > 1 else f" + {name}" if count else ""
 
 
 END = "(first + count) * {}"

@@ -8,9 +8,10 @@ MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
                                    const float *restrict weights, const float *restrict bias,
                                    int32_t position, int32_t end, int32_t stride, int32_t left,
                                    int32_t width, int32_t rows, int32_t row, int32_t columns,
-                                   int32_t dilation, int32_t channels)
+                                   int32_t dilation, int32_t channels, float low, float high)
 {
   enum { BLOCK = 4 * MODEL_F32 };
+  const model_f32v least = ALL_F32(low), most = ALL_F32(high);
   for (int32_t p = position; p < end; ++p) {
     const int32_t x0 = p * stride - left, first = first_tap(x0, dilation);
     const int32_t last = end_tap(x0, dilation, width, columns);
@@ -32,8 +33,10 @@ MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
           s3 = FMA(s3, LOAD_F32(tap + 3 * MODEL_F32), LOAD_F32(v + 3 * MODEL_F32));
         }
       }
-      STORE_F32(to + c, s0), STORE_F32(to + c + MODEL_F32, s1);
-      STORE_F32(to + c + 2 * MODEL_F32, s2), STORE_F32(to + c + 3 * MODEL_F32, s3);
+      STORE_F32(to + c, AT_MOST(AT_LEAST(s0, least), most));
+      STORE_F32(to + c + MODEL_F32, AT_MOST(AT_LEAST(s1, least), most));
+      STORE_F32(to + c + 2 * MODEL_F32, AT_MOST(AT_LEAST(s2, least), most));
+      STORE_F32(to + c + 3 * MODEL_F32, AT_MOST(AT_LEAST(s3, least), most));
     }
     for (; c < channels; c += MODEL_F32) {
       /* The last vector begins earlier, so that it is complete. */
@@ -43,7 +46,7 @@ MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
         for (int32_t kx = first; kx < last; ++kx)
           s = FMA(s, LOAD_F32(from + ky * row + kx * dilation * channels + at),
                   LOAD_F32(w + (ky * columns + kx) * channels + at));
-      STORE_F32(to + at, s);
+      STORE_F32(to + at, AT_MOST(AT_LEAST(s, least), most));
     }
   }
 }

@@ -21,8 +21,19 @@ typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #endif
 /* NaN is preserved. */
 #define SELECT(mask, a, b) ((model_f32v)(((model_mask)(a) & (mask)) | ((model_mask)(b) & ~(mask))))
+#if MODEL_F32 == 16 && defined(__clang__)
+#define AT_LEAST(v, low) ((model_f32v)__builtin_ia32_maxps512(low, v, 4))
+#define AT_MOST(v, high) ((model_f32v)__builtin_ia32_minps512(high, v, 4))
+#elif MODEL_F32 == 16
+#define AT_LEAST(v, low) ((model_f32v)__builtin_ia32_maxps512_mask(low, v, v, -1, 4))
+#define AT_MOST(v, high) ((model_f32v)__builtin_ia32_minps512_mask(high, v, v, -1, 4))
+#elif MODEL_F32 == 8
+#define AT_LEAST(v, low) ((model_f32v)__builtin_ia32_maxps256(low, v))
+#define AT_MOST(v, high) ((model_f32v)__builtin_ia32_minps256(high, v))
+#else
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)
 #define AT_MOST(v, high) SELECT((v) > (high), high, v)
+#endif
 #if MODEL_F32 == 16
 /* The 16 bits that select the first `count` of 16 lanes. */
 #define MASK_F32(count) \
