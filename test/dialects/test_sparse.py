@@ -52,7 +52,7 @@ def encodings(array: Array, element: Attribute) -> list[Encoded]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(weights())
 def test_encodings_are_lossless(drawn: tuple[Array, Attribute]):
     array, element = drawn

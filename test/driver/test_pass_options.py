@@ -131,7 +131,7 @@ def options_of(name: str) -> dict[str, object]:
 def test_spelled_passes_are_read_back(name: str):
     cls = PASSES[name]()
 
-    @settings(max_examples=20, deadline=None, database=None)
+    @settings(max_examples=20, database=None)
     @given(st.fixed_dictionaries({key: values_of(hint) for key, hint in options_of(name).items()}))
     def read_back(values: dict[str, object]) -> None:
         try:

@@ -17,7 +17,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.graph.affine_backward import BatchNormRule
 
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=60, derandomize=True)
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from ceras_ir.interpreters.network import run
 
 FEW = settings(
     max_examples=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

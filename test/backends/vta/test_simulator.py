@@ -206,7 +206,7 @@ def load_uops(table: Sequence[Sequence[int]]) -> Load:
 BOARDS = (DEFAULT_VTA_BOARD, VtaBoard(log_block=3), VtaBoard(log_batch=1, log_block=2))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(programs(), st.sampled_from(BOARDS))
 def test_equals_the_naive_model(
     program: tuple[list[tuple[int, ...]], list[Instruction]], board: VtaBoard

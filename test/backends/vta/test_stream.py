@@ -119,13 +119,13 @@ def build(program: list[Step]) -> VtaProgram:
     return stream.finish(UOP_BASE)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(st.lists(steps, max_size=40))
 def test_any_interleaving_equals_the_program_order(program: list[Step]):
     check_all_orders(build(program))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(steps, max_size=40), st.integers(1, 2))
 def test_few_tokens_are_enough(program: list[Step], tokens: int):
     """If the counters would overflow, coarser waits replace tokens."""

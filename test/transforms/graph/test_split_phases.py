@@ -114,7 +114,7 @@ def judge(module: ModuleOp, x: dict[str, NDArray[np.float32]]) -> None:
 sides = st.tuples(st.integers(1, 5), st.integers(1, 5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_every_output_is_the_same(data: st.DataObject):
     size, kernel = data.draw(sides), data.draw(sides)
@@ -294,7 +294,7 @@ def test_scales_of_input_channels_in_c(tmp_path: Path, has_quantized_ends: bool)
     assert np.allclose(found, expected, atol=0.051 if has_quantized_ends else 1e-5)  # a step
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_results_are_those_of_onnx_runtime(data: st.DataObject):
     """Dilated windows remain unchanged."""

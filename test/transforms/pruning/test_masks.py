@@ -65,7 +65,7 @@ def hold(module: ModuleOp, passes: list[ModulePass]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("early", [False, True], ids=["fused", "as imported"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 1 << 20),
     pruning=st.sampled_from(

@@ -58,7 +58,7 @@ def pruned(pruning: PrunePass) -> list[MaskAttr]:
 
 
 @given(st.integers(0, 1 << 30), st.integers(1, 6), st.integers(1, 40), st.floats(0, 0.99))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_filters_keep_equally_many_of_the_greatest(
     seed: int, rows: int, columns: int, share: float
 ):
@@ -70,7 +70,7 @@ def test_filters_keep_equally_many_of_the_greatest(
 
 
 @given(st.integers(0, 1 << 30), st.integers(1, 7), st.integers(1, 30), st.floats(0, 0.99))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_blocks_stay_or_go_as_whole(seed: int, rows: int, columns: int, share: float):
     weights = np.random.default_rng(seed).normal(size=(rows, columns)).astype(np.float32)
     for high, wide in ((4, 1), (1, 4), (2, 3)):
@@ -129,7 +129,7 @@ def test_a_name_of_no_layer_is_refused():
 
 
 @given(st.integers(0, 1 << 30), st.floats(0.05, 1.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_other_choice_within_the_budget_is_better(seed: int, budget: float):
     rng = np.random.default_rng(seed)
     losses = np.sort(rng.random((3, 4)), axis=1)
