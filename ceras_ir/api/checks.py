@@ -25,7 +25,7 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import StreamedSamples, open_samples
 from ceras_ir.data.samples import Array, Samples
 from ceras_ir.driver.differences import Verdict
-from ceras_ir.driver.shared_options import compiling_targets
+from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.driver.verify.levels import check_request, verifications
 from ceras_ir.pipeline.pass_options import listing
 from ceras_ir.pipeline.stages import BuildOptions

@@ -15,7 +15,7 @@ from ceras_ir.api.presentation import diagnosed, signature
 from ceras_ir.api.samples import Data, SampleFiles, read_samples, reusable
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
-from ceras_ir.driver.shared_options import reference_target
+from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.network.lengths import Lengths, Shape, lengths_of, parse_shapes
 from ceras_ir.pipeline.build import run_all

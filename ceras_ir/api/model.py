@@ -21,7 +21,7 @@ from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile import remedied
-from ceras_ir.driver.shared_options import reference_target
+from ceras_ir.driver.target_options import reference_target
 from ceras_ir.frontends.exporters import exporter_of, import_exported
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function

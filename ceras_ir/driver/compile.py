@@ -33,28 +33,26 @@ from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
-from ceras_ir.driver.lengths import read_networks
-from ceras_ir.driver.options import (
-    MODEL_FILE,
+from ceras_ir.driver.build_options import (
+    BisectPassesOptions,
     add_build_options,
     build_options,
-    calibration_workers,
-    read_model,
     watching_of,
 )
-from ceras_ir.driver.shared_options import (
-    BisectPassesOptions,
+from ceras_ir.driver.data_options import calibration_workers
+from ceras_ir.driver.lengths import read_networks
+from ceras_ir.driver.model_options import MODEL_FILE, given_lengths, read_model
+from ceras_ir.driver.target_help import list_target_options
+from ceras_ir.driver.target_options import (
     TargetClass,
     add_target,
     add_target_options,
     compiling_targets,
     described_targets,
-    given_lengths,
     named_target,
     native_target,
     target_of,
 )
-from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions, pruning
 from ceras_ir.pipeline.totals import missing_totals, total_figures, total_units

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ceras_ir.driver.options import read_model
+from ceras_ir.driver.model_options import read_model
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target
 

@@ -14,29 +14,26 @@ from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import refuse_overwriting
 from ceras_ir.command.tool_parser import REQUIRED, ToolParser, add_options
-from ceras_ir.driver.lengths import fitting_samples, read_networks, run_networks
-from ceras_ir.driver.options import (
+from ceras_ir.driver.build_options import (
+    BisectPassesOptions,
     add_build_options,
-    add_inputs,
     build_options,
-    calibration_workers,
-    inputs_of,
-    read_model,
     watching_of,
 )
-from ceras_ir.driver.shared_options import (
-    BisectPassesOptions,
+from ceras_ir.driver.data_options import add_inputs, calibration_workers, inputs_of
+from ceras_ir.driver.lengths import fitting_samples, read_networks, run_networks
+from ceras_ir.driver.model_options import given_lengths, read_model
+from ceras_ir.driver.target_help import list_target_options
+from ceras_ir.driver.target_options import (
     TargetClass,
     add_target,
     add_target_options,
     described_targets,
-    given_lengths,
     named_target,
     native_target,
     reference_target,
     target_of,
 )
-from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, remark

@@ -8,7 +8,7 @@ from functools import partial
 
 from ceras_ir.command.help_parser import document_later
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options
-from ceras_ir.driver.shared_options import TargetClass, compiling_targets
+from ceras_ir.driver.target_options import TargetClass, compiling_targets
 from ceras_ir.support.options import flag_of, help_of, options_of
 
 OPTIONS_OF_TARGETS = "options of targets"

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from ceras_ir.command.entry_point import COMMAND_PREFIX, Command, commands
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
-from ceras_ir.driver.shared_options import compiling_targets
+from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extras import install_command

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.data.array_archive import write_arrays
 from ceras_ir.data.samples import Array, as_samples, require_finite
 from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
-from ceras_ir.driver.shared_options import native_target
+from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest

@@ -16,14 +16,12 @@ from ceras_ir.command.exit_status import EXIT_STATUS
 from ceras_ir.command.help_parser import HelpParser, value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
+from ceras_ir.driver.data_options import INPUT_FILES
 from ceras_ir.driver.lists import boards, operators, targets
+from ceras_ir.driver.model_options import MODEL_FILE
 from ceras_ir.driver.opt import argv
-from ceras_ir.driver.options import INPUT_FILES, MODEL_FILE
-from ceras_ir.driver.shared_options import (
-    TargetClass,
-    compiling_targets,
-)
 from ceras_ir.driver.target_help import OPTIONS_OF_TARGETS
+from ceras_ir.driver.target_options import TargetClass, compiling_targets
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.options import choices_of, docstring, flag_of, help_of, options_of
 from ceras_ir.workbench import completion as completion

@@ -9,7 +9,7 @@ from typing import get_type_hints
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.modes import benefits, rules_of, summary
-from ceras_ir.driver.shared_options import compiling_targets
+from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.stages import BuildOptions, all_stages
 from ceras_ir.transforms.pass_kinds import PipelinePass

@@ -9,7 +9,7 @@ import pytest
 from ceras_ir.command.entry_point import commands
 from ceras_ir.command.help_parser import MAX_LISTED_OPTIONS, HelpParser, usual
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.options import EvaluationOptions
+from ceras_ir.driver.data_options import EvaluationOptions
 from ceras_ir.support.options import inherited, option, options, options_of
 
 LARGE = ("compile", "run", "verify", "compare", "retrain", "opt")
@@ -89,7 +89,7 @@ def test_examples_are_accepted(name: str) -> None:
     for example in parser.examples:
         argv = shlex.split(example)
         if "--target" in argv and name in ("compile", "run"):
-            from ceras_ir.driver.shared_options import named_target
+            from ceras_ir.driver.target_options import named_target
 
             target = named_target(argv)
             parser = import_module(commands()[name].load().module).make_parser(target)

@@ -8,7 +8,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.lists import definitions
-from ceras_ir.driver.shared_options import add_target, native_target
+from ceras_ir.driver.target_options import add_target, native_target
 from ceras_ir.support.diagnostics import (
     InputError,
     UsageError,

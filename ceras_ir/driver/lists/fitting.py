@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.options import (
-    add_build_options,
-    build_options,
-    calibration_workers,
-    read_model,
-)
-from ceras_ir.driver.shared_options import (
+from ceras_ir.driver.build_options import add_build_options, build_options
+from ceras_ir.driver.data_options import calibration_workers
+from ceras_ir.driver.model_options import read_model
+from ceras_ir.driver.target_options import (
     BOARD,
     TargetClass,
     add_target,

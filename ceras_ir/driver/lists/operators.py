@@ -7,7 +7,7 @@ from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.lists import WIDTH
 from ceras_ir.driver.lists.targets import numbers_of
-from ceras_ir.driver.shared_options import add_target
+from ceras_ir.driver.target_options import add_target
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, aligned, did_you_mean
 from ceras_ir.targets.protocol import Target, all_targets, find_target
 

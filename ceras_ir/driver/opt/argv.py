@@ -20,11 +20,9 @@ from ceras_ir.command.tool_parser import (
     add_version,
     values_of,
 )
-from ceras_ir.driver.shared_options import (
-    BisectPassesOptions,
-    ShapeOptions,
-    add_limits,
-)
+from ceras_ir.driver.build_options import BisectPassesOptions
+from ceras_ir.driver.model_options import ShapeOptions
+from ceras_ir.driver.worker_options import add_limits
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.instrumentation import DumpOptions
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline

@@ -17,8 +17,8 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_files import open_output, refuse_overwriting
+from ceras_ir.driver.model_options import bindings_of
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
-from ceras_ir.driver.shared_options import bindings_of
 from ceras_ir.frontends.formats import is_model
 from ceras_ir.pipeline.context import load_context, load_universe, plugins
 from ceras_ir.pipeline.instrumentation import Dumps, PassRunner, Statistics, Watch

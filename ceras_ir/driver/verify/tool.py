@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import EXIT_STATUS, report, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
-from ceras_ir.driver.options import (
-    MODEL_FILE,
-    EvaluationOptions,
+from ceras_ir.driver.build_options import (
+    BisectPassesOptions,
     add_build_options,
-    add_inputs,
     build_options,
-    calibration_workers,
-    inputs_of,
-    read_model,
     watching_of,
 )
-from ceras_ir.driver.shared_options import (
-    BisectPassesOptions,
+from ceras_ir.driver.data_options import (
+    EvaluationOptions,
+    add_inputs,
+    calibration_workers,
+    inputs_of,
+)
+from ceras_ir.driver.model_options import MODEL_FILE, interface_of, read_model
+from ceras_ir.driver.target_options import (
     TargetClass,
     add_target_options,
-    add_workers,
     compiling_targets,
     described_targets,
-    digests_of,
-    interface_of,
     native_target,
     targets_of,
-    workers_of,
 )
+from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import find_target, require_members

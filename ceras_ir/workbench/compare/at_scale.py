@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.data.samples import Samples
 from ceras_ir.data.shards import samples_at, shards_of
-from ceras_ir.driver.shared_options import native_target
+from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context

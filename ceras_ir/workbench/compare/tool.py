@@ -22,27 +22,22 @@ from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.options import (
-    MODEL_FILE,
+from ceras_ir.driver.build_options import add_extensions, add_scheme, arithmetic_of, scheme_of
+from ceras_ir.driver.data_options import (
     EvaluationOptions,
-    add_extensions,
     add_inputs,
-    add_scheme,
-    arithmetic_of,
     calibration_workers,
     inputs_of,
-    scheme_of,
-    title_of,
     with_image_options,
 )
-from ceras_ir.driver.shared_options import (
+from ceras_ir.driver.model_options import (
+    MODEL_FILE,
     ShapeOptions,
     StateOptions,
-    add_workers,
-    digests_of,
     interface_of,
-    workers_of,
+    title_of,
 )
+from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.figure_names import identifier

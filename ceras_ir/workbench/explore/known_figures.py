@@ -8,7 +8,7 @@ after a trial.
 
 from collections.abc import Mapping
 
-from ceras_ir.driver.shared_options import BOARD
+from ceras_ir.driver.target_options import BOARD
 from ceras_ir.pipeline.totals import declares_report, total_units
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 from ceras_ir.support.figure_names import identifier, matching

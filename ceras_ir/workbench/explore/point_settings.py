@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.command.recorded_arguments import RecordedArguments
+from ceras_ir.driver.build_options import build_options
 from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.options import build_options, interface_passes
-from ceras_ir.driver.shared_options import TargetClass, single_shapes, target_of
+from ceras_ir.driver.model_options import interface_passes, single_shapes
+from ceras_ir.driver.target_options import TargetClass, target_of
 from ceras_ir.pipeline.stages import BuildOptions, pruning
 from ceras_ir.support.diagnostics import InputError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import naming
-from ceras_ir.driver.shared_options import BOARD
+from ceras_ir.driver.target_options import BOARD
 from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.output_files import FolderOptions, write_file
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
-from ceras_ir.driver.shared_options import (
+from ceras_ir.driver.worker_options import (
     add_cache,
     add_limits,
     add_workers,

@@ -20,7 +20,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.shared_options import native_target
+from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.report import table

@@ -23,7 +23,8 @@ from xdsl.rewriter import Rewriter
 from ceras_ir.command.exit_status import naming
 from ceras_ir.command.output_files import write_file
 from ceras_ir.dialects import graph
-from ceras_ir.driver.shared_options import model_target, single_shapes
+from ceras_ir.driver.model_options import single_shapes
+from ceras_ir.driver.target_options import model_target
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, add_output, names
-from ceras_ir.driver.options import (
-    MODEL_FILE,
-    add_extensions,
-    add_scheme,
-    with_image_options,
-)
-from ceras_ir.driver.shared_options import ShapeOptions
+from ceras_ir.driver.build_options import add_extensions, add_scheme
+from ceras_ir.driver.data_options import with_image_options
+from ceras_ir.driver.model_options import MODEL_FILE, ShapeOptions
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
@@ -253,7 +249,8 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     # The options of pruning and quantization. The default calibration data are the examples.
     from dataclasses import replace
 
-    from ceras_ir.driver.options import arithmetic_of, scheme_of, title_of
+    from ceras_ir.driver.build_options import arithmetic_of, scheme_of
+    from ceras_ir.driver.model_options import title_of
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
     if not arguments.int8:
