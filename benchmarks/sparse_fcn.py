@@ -122,12 +122,12 @@ def measure(
     circuit: Circuit, module: ModuleOp, folder: Path, port_bytes: int, frames: int
 ) -> tuple[int, int]:
     """Return latency and cycles per frame in Verilator. The results must equal the interpreter."""
-    source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
-    simulator = CircuitSimulator(folder, source, result, port_bytes)
+    source, result = circuit.pipeline.source.feature, circuit.pipeline.results[0].feature
+    simulator = CircuitSimulator(folder, source, [result], port_bytes)
     shape = (frames, source.rows, source.columns, source.channels)
     x = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
     run, interpreter = simulator.run(x), interpreter_of(module)
-    for frame, found in zip(x, run.frames, strict=True):
+    for frame, found in zip(x, run.results[0], strict=True):
         expected = np.empty((1, *found.shape), np.int8)
         interpreter.call_op(CIRCUIT_FUNCTION, (frame[np.newaxis], expected))
         assert np.array_equal(found, expected[0]), "the circuit differs from the interpreter"

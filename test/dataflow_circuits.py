@@ -255,13 +255,15 @@ def run_circuit(
     stalls: Sequence[tuple[int, int]] = ((1, 50), (2, 15), (3, 80)),
     paired: bool = True,
     seed: int = 1,
+    results: Sequence[Block] = (),
 ) -> PipelineTiming:
     """
     Compare a circuit with NumPy, without stalls and with random stalls (seed, percent), and its
-    cycles with the model. Return the cycles.
+    cycles with the model. Return the cycles. `results` are the blocks at the output ports; by
+    default, the last.
     """
     source = _source(blocks[0])
-    pipeline = Pipeline(source, list(blocks))
+    pipeline = Pipeline(source, list(blocks), results)
     plan = plan_of(pipeline, lanes, paired=paired)
     write_circuit(Circuit(pipeline, plan), folder, port_bytes)
     f = source.feature
@@ -269,13 +271,29 @@ def run_circuit(
     values: dict[Block, Integers] = {source: x}
     for block in blocks:
         values[block] = expected(block, [values[operand] for operand in block.inputs])
-    result = blocks[-1]
-    simulator = CircuitSimulator(folder, f, result.feature, port_bytes)
-    free = simulator.run(x.astype(np.int8))
-    assert np.array_equal(free.frames, values[result])
-    for number, percent in stalls:
-        run = simulator.run(x.astype(np.int8), seed=number, stall=percent)
-        assert np.array_equal(run.frames, values[result]), (number, percent)
+    features = [block.feature for block in pipeline.results]
+    simulator = CircuitSimulator(folder, f, features, port_bytes)
+    x, draws = x.astype(np.int8), np.random.default_rng([seed, 2])
+    free = simulator.run(x)
+    reset = int(draws.integers(1, free.end_cycles[-1] + 1))
+    again = simulator.run(x, reset=reset)
+    assert again.end_cycles == free.end_cycles
+    stalled = [simulator.run(x, seed=n, stall=percent) for n, percent in stalls]
+    stalled.append(simulator.run(x, seed=seed, stall=stalls[0][1], reset=reset))
+    for run in (free, again, *stalled):
+        for block, found in zip(pipeline.results, run.results, strict=True):
+            assert np.array_equal(found, values[block]), block.name
+    # Packets that are no frames, between frames.
+    beats = f.words * -(-f.columns // port_bytes)
+    packets = np.where(draws.random(frames) < 0.4, draws.integers(1, 3 * beats, frames), beats)
+    cut = simulator.run(x, seed=seed, stall=stalls[0][1], packets=packets.tolist())
+    assert ("short" in cut.errors, "long" in cut.errors) == (
+        bool((packets < beats).any()),
+        bool((packets > beats).any()),
+    )
+    for block, found in zip(pipeline.results, cut.results, strict=True):
+        right = (found == values[block]).all(axis=(1, 2, 3))
+        assert right[packets >= beats].all(), (block.name, packets)
     modelled = model(pipeline, plan, port_bytes, frames)
     measured = PipelineTiming(free.end_cycles[0], free.cycles_per_frame)
     assert modelled == measured, f"modelled {modelled}, measured {measured}"

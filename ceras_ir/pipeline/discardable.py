@@ -125,7 +125,10 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),
     mem.ALIGNMENT: _integer(1, 1 << 20),
     mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),
-    mem.BLOCK: _kind("#mem.block", mem.BlockAttr),
+    mem.BLOCK: Rule(
+        "#mem.block, or a list of these for several results",
+        lambda a: isinstance(a, mem.BlockAttr) or isa(a, ArrayAttr[mem.BlockAttr]),
+    ),
     mem.CONTINUES: _kind("unit", UnitAttr),
     mem.COPIED: _TEXT,
     mem.COST: _TEXT,

@@ -5,6 +5,7 @@ Blocks exchange streams. A word of a stream has all columns of a row of a channe
 block, its parallel multipliers, are chosen later (`lanes.py`).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -239,14 +240,18 @@ class Pipeline:
     """The blocks of the circuit of a network, in the order of the network."""
 
     source: Source
-    blocks: list[Block] = field(default_factory=list[Block])
-    operations: dict[Operation, Block] = field(default_factory=dict[Operation, Block])
+    blocks: Sequence[Block]
+    results: Sequence[Block] = ()
+    """The block whose stream each output port sends; by default, a single port sends the last."""
+    operations: Mapping[Operation, Block] = field(default_factory=dict[Operation, Block])
     """The block of each operation. A reshape has no block."""
 
-    @property
-    def result(self) -> Block:
-        """The last block, whose stream is the network output."""
-        return self.blocks[-1]
+    def __post_init__(self) -> None:
+        self.results = self.results or (self.blocks[-1],)
+
+    def ports(self, block: Block) -> list[int]:
+        """Return the numbers of the output ports that send the stream of `block`."""
+        return [n for n, result in enumerate(self.results) if result is block]
 
     def consumers(self, block: Block) -> "list[tuple[Block, int]]":
         """

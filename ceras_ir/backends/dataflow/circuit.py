@@ -54,7 +54,8 @@ def pipeline_of(kernel: FuncOp) -> Pipeline:
         raise InputError(f"a pipeline has a single dataflow.receive, got {len(received)}")
     ports = ConstantOp | ReceiveOp | SendOp | ReturnOp
     layers = [op for op in kernel.body.block.ops if not isinstance(op, ports)]
-    return extract(received[0].result, layers)
+    sent = [op.value for op in kernel.body.block.ops if isinstance(op, SendOp)]
+    return extract(received[0].result, layers, sent)
 
 
 def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:

@@ -47,7 +47,7 @@ class PipelineTiming:
     """
 
     latency: int
-    """The cycles until the first frame is written."""
+    """The cycles until the first frame has left all output ports."""
     per_frame: int
     """The cycles between frames in the steady state."""
 
@@ -58,9 +58,8 @@ def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
     over the ports and the streams of the cycles that transfer a frame. A port transfers
     `port_bytes` per cycle, a stream transfers a word per cycle.
     """
-    source, result = pipeline.source.feature, pipeline.result.feature
-    words = [source.words * ceiling(source.columns, port_bytes)]
-    words.append(result.words * ceiling(result.columns, port_bytes))
+    ports = [block.feature for block in (pipeline.source, *pipeline.results)]
+    words = [port.words * ceiling(port.columns, port_bytes) for port in ports]
     words += [block.feature.words for block in pipeline.blocks]
     return max(words)
 
@@ -73,26 +72,26 @@ def model(
     consecutive frames in which words have times but no values. A port transfers `port_bytes` per
     cycle.
     """
-    run = _Model(pipeline, plan, port_bytes, frames)
-    return PipelineTiming(
-        run.end_cycles[0], run.end_cycles[frames - 1] - run.end_cycles[frames - 2]
-    )
+    ports = _Model(pipeline, plan, port_bytes, frames).end_cycles
+    ends = [max(port[frame] for port in ports) for frame in range(frames)]
+    return PipelineTiming(ends[0], ends[frames - 1] - ends[frames - 2])
 
 
 class _Model:
     def __init__(self, pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int):
         self.plan, self.port_bytes, self.frames = plan, port_bytes, frames
-        self.engine, self.end_cycles = Engine(), list[int]()
-        streams: dict[tuple[Block, int], Link] = {}
+        self.engine = Engine()
+        self.end_cycles: list[list[int]] = [[] for _ in pipeline.results]
+        """For each output port, the cycle in which each frame has been written."""
+        streams: dict[tuple[Block, int] | int, Link] = {}
         outputs: dict[Block, Link] = {}
         for block in (pipeline.source, *pipeline.blocks):
-            consumers = pipeline.consumers(block)
-            outputs[block] = Link()
-            links = [Link() for _ in consumers]
-            streams.update(zip(consumers, links, strict=True))
-            if len(consumers) == 1:
-                outputs[block] = links[0]
-            elif consumers:
+            readers = [*pipeline.consumers(block), *pipeline.ports(block)]
+            links = [Link() for _ in readers]
+            streams.update(zip(readers, links, strict=True))
+            outputs[block] = links[0]
+            if len(readers) > 1:
+                outputs[block] = Link()
                 self.engine.start(self._fork(outputs[block], links))
         self.engine.start(self._source(pipeline, outputs[pipeline.source]))
         for block in pipeline.blocks:
@@ -100,17 +99,18 @@ class _Model:
             if block in plan.delays:
                 operands[0] = self._queue(operands[0], plan.delays[block])
             self._block(block, operands, outputs[block])
-        last = outputs[pipeline.result]
-        if not in_order(pipeline, plan):
-            ordered, written, freed = Link(), Events(), Events()
-            capacity, result = order_capacity(pipeline, plan), pipeline.result
-            self.engine.start(self._ring(result, last, written, freed, capacity))
-            self.engine.start(self._ordered(result, ordered, written, freed))
-            last = ordered
-        self.engine.start(self._sink(pipeline, last))
+        for port, result in enumerate(pipeline.results):
+            last = streams[port]
+            if not in_order(result, plan):
+                ordered, written, freed = Link(), Events(), Events()
+                capacity = order_capacity(result, plan)
+                self.engine.start(self._ring(result, last, written, freed, capacity))
+                self.engine.start(self._ordered(result, ordered, written, freed))
+                last = ordered
+            self.engine.start(self._sink(result, last, self.end_cycles[port]))
         self.engine.run()
         # A frame that consists of padding can be written before the input arrives.
-        assert len(self.end_cycles) >= frames, "the model of the pipeline has stopped"
+        assert min(map(len, self.end_cycles)) >= frames, "the model of the pipeline has stopped"
 
     def _source(self, pipeline: Pipeline, out: Link) -> Process:
         feature, now = pipeline.source.feature, 0
@@ -118,13 +118,13 @@ class _Model:
         for _ in range(self.frames * feature.words):
             now = yield Send([out], now + beats)
 
-    def _sink(self, pipeline: Pipeline, link: Link) -> Process:
-        feature, ready = pipeline.result.feature, 0
+    def _sink(self, result: Block, link: Link, end_cycles: list[int]) -> Process:
+        feature, ready = result.feature, 0
         beats = ceiling(feature.columns, self.port_bytes)
         while True:
             for _ in range(feature.words):
                 ready = (yield Receive(link, ready)) + beats
-            self.end_cycles.append(ready)
+            end_cycles.append(ready)
 
     def _fork(self, link: Link, outs: Sequence[Link]) -> Process:
         while True:

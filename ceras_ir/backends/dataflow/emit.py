@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.runner import CompiledC
-from ceras_ir.backends.dataflow.blocks import Feature
+from ceras_ir.backends.dataflow.blocks import Block, Feature
 from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
@@ -38,7 +39,7 @@ from ceras_ir.backends.dataflow.resources import (
 )  # fmt: skip
 from ceras_ir.backends.dataflow.rules import DATAFLOW
 from ceras_ir.backends.dataflow.storage import ceiling
-from ceras_ir.backends.dataflow.verilog import TOP_MODULE, write_project
+from ceras_ir.backends.dataflow.verilog import TOP_MODULE, output_ports, write_project
 from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
@@ -201,25 +202,24 @@ def emit_circuit(
         Artefact.of_text(f"{PROJECT_FOLDER}/{name}", described[name[name.rindex(".") :]], text)
         for name, text in project_files(circuit, board).items()
     ]
-    source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
+    results = circuit.pipeline.results
     entry: dict[str, object] = {
         "folder": PROJECT_FOLDER,
         "port_bytes": board.port_bytes,
         "frames": graph.shape_of(launch.inputs[0])[0],
-        "input": _port(launch, 0, source),
-        "output": _port(launch, 1, result),
+        "input": _port(launch.inputs[0], circuit.pipeline.source),
+        "outputs": [_port(v, b) for v, b in zip(launch.outputs, results, strict=True)],
     }
     counted = _count(circuit, board, synthesized=synthesized, routed=routed)
     return artefacts, {MANIFEST_ENTRY: entry}, CircuitFigures.of(circuit, board, *counted)
 
 
-def _port(launch: LaunchOp, number: int, feature: Feature) -> Sequence[int]:
+def _port(value: SSAValue, end: Block) -> Sequence[int]:
     # Offset in the arena, rows, columns and channels.
-    value = (*launch.inputs, *launch.outputs)[number]
-    block = block_of(value)
-    if block is None:
+    memory, f = block_of(value), end.feature
+    if memory is None:
         raise InputError("a port has no memory: run allocate-blocks with io=true first")
-    return [block.offset.data, feature.rows, feature.columns, feature.channels]
+    return [memory.offset.data, f.rows, f.columns, f.channels]
 
 
 Frames = NDArray[np.int8]
@@ -232,12 +232,14 @@ SIMULATOR_FLAGS = ("-std=c++17", "-O1", "-pthread")
 @dataclass(frozen=True)
 class SimulatedRun:
     """
-    The result of a simulation: the frames at the output port, and for each frame the number of the
-    cycle in which its last word is written.
+    The result of a simulation: the frames at each output port, and for each frame the number of the
+    cycle in which the last port has written its last word.
     """
 
-    frames: Frames
+    results: list[Frames]
     end_cycles: list[int]
+    errors: str = ""
+    """The packets that the circuit reports as no frame, as a sentence."""
 
     @property
     def cycles_per_frame(self) -> int:
@@ -275,51 +277,79 @@ def from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
 class CircuitSimulator:
     """
     The circuit of the hardware project in `folder`, compiled by Verilator to a program. `source`
-    and `result` are the shapes of a frame at the input and at the output port.
+    and `results` are the shapes of a frame at the input and at each output port.
     """
 
-    def __init__(self, folder: Path, source: Feature, result: Feature, port_bytes: int):
-        self.folder, self.source, self.result = folder, source, result
+    def __init__(self, folder: Path, source: Feature, results: Sequence[Feature], port_bytes: int):
+        self.folder, self.source, self.results = folder, source, results
         self.port_bytes = port_bytes
         self._work = tempfile.TemporaryDirectory(prefix="ceras-dataflow-")
-        self.program = _build(folder, Path(self._work.name), port_bytes)
+        self.program = _build(folder, Path(self._work.name), port_bytes, len(results))
 
-    def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> SimulatedRun:
+    def run(
+        self,
+        frames: Frames,
+        *,
+        seed: int = 0,
+        stall: int = 0,
+        reset: int = 0,
+        packets: Sequence[int] = (),
+    ) -> SimulatedRun:
         """
         Simulate the circuit for all `frames`. In `stall` percent of the cycles, selected at random
         with `seed`, a port does not transfer; this tests the flow control.
+
+        If `reset` is not 0, there is a reset after so many cycles, and all frames are sent again.
+        `packets` are the beats of the input packet of each frame; a packet that is longer than the
+        frame repeats the frame.
         """
         work, size = Path(self._work.name), self.port_bytes
-        (work / "in.bin").write_bytes(to_port(frames, size))
-        beats = [f.words * ceiling(f.columns, size) for f in (self.source, self.result)]
-        numbers = [*beats, len(frames), seed, stall]
+        beats = [f.words * ceiling(f.columns, size) for f in (self.source, *self.results)]
+        lengths = packets or [beats[0]] * len(frames)
+        sent = [to_port(frame[np.newaxis], size) for frame in frames]
+        repeated = [
+            (data * ceiling(length, beats[0]))[: length * size]
+            for data, length in zip(sent, lengths, strict=True)
+        ]
+        (work / "in.bin").write_bytes(b"".join(repeated))
+        numbers = [len(frames), seed, stall, reset, *beats, *packets]
         # Memories are read from the folder of the project.
         command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
-        done = _execute([*command, *map(str, numbers)], self.folder)
-        output = from_port((work / "out.bin").read_bytes(), self.result, size)
-        return SimulatedRun(output, [int(line) for line in done.splitlines()])
+        done = _execute([*command, *map(str, numbers)], self.folder, is_cut=bool(packets))
+        found, results = (work / "out.bin").read_bytes(), list[Frames]()
+        for feature, count in zip(self.results, beats[1:], strict=True):
+            length = len(frames) * count * size
+            results.append(from_port(found[:length], feature, size))
+            found = found[length:]
+        return SimulatedRun(results, list(map(int, done.stdout.split())), done.stderr.strip())
 
 
-def _build(folder: Path, work: Path, port_bytes: int) -> Path:
+def _build(folder: Path, work: Path, port_bytes: int, outputs: int) -> Path:
     objects = work / "obj"
     objects.mkdir()
     parts = verilate(TOP_MODULE, sorted(folder.resolve().glob("*.sv")), objects, SIMULATOR_FLAGS)
     with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
-        flags = [*SIMULATOR_FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
+        ports = "-DOUTPUT_PORTS=" + " ".join(f"PORT({name})" for name in output_ports(outputs))
+        sizes = [f"-DPORT_BYTES={port_bytes}", ports]
+        flags = [*SIMULATOR_FLAGS, f"-I{include_folder()}", *sizes]
         own = Part([harness], (), flags, is_shared=False)
         native.build(objects / "simulate", "the simulation of the circuits", [own, *parts])
     return objects / "simulate"
 
 
-def _execute(command: Sequence[str], folder: Path) -> str:
+CUT_STATUS = 4
+"""The exit status of `simulate.cpp` if an input packet is no frame."""
+
+
+def _execute(command: Sequence[str], folder: Path, *, is_cut: bool) -> CompletedProcess[str]:
     done = run_program(command, folder)
-    if done.returncode:
+    if done.returncode and not (is_cut and done.returncode == CUT_STATUS):
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         shown = "\n".join(lines[:12])
         raise InputError(
             f"the simulation failed with exit status {done.returncode}:\n{shown}", str(folder)
         )
-    return done.stdout
+    return done
 
 
 class CircuitRunner:
@@ -332,18 +362,19 @@ class CircuitRunner:
         path, entry = str(folder / MANIFEST), manifest.content.get(MANIFEST_ENTRY)
         if not isa(entry, dict[str, object]):
             raise InputError(f"there is no entry '{MANIFEST_ENTRY}'; compile again", path)
-        name, ports = entry.get("folder"), [entry.get("input"), entry.get("output")]
+        name, outputs = entry.get("folder"), entry.get("outputs")
+        ports = [entry.get("input"), *(outputs if isa(outputs, list[object]) else [None])]
         port_bytes, frames = entry.get("port_bytes"), entry.get("frames")
         if not isinstance(name, str) or not is_inside(folder, name):
             raise InputError(f"'folder' must be inside the compiled folder, got {name!r}", path)
         if not isa(ports, list[list[int]]) or any(len(p) != 4 or min(p) < 0 for p in ports):
-            raise InputError("'input' and 'output' must be four numbers each", path)
+            raise InputError("'input' and each of 'outputs' must be four numbers", path)
         if not isinstance(port_bytes, int) or not isinstance(frames, int):
             raise InputError("'port_bytes' and 'frames' must be numbers", path)
         if not 1 <= port_bytes <= 64 or frames < 1:
             raise InputError("'port_bytes' must be in [1, 64], and 'frames' >= 1", path)
         self.folder, self.port_bytes, self.frames = folder / name, port_bytes, frames
-        self.source, self.result = (_feature(port) for port in ports)
+        self.source, *self.results = (_feature(port) for port in ports)
         self.offsets = [port[0] for port in ports]
         self.seed, self.stall = seed, stall
         self._simulator: CircuitSimulator | None = None
@@ -356,17 +387,18 @@ class CircuitRunner:
         if number:
             message = f"no launch {number}: a circuit is a single pipeline"
             raise InputError(message, str(self.folder))
-        source, result = self.source, self.result
-        end = self.offsets[0] + self.frames * source.size
-        if max(end, self.offsets[1] + self.frames * result.size) > len(memory):
+        source, results, size = self.source, self.results, self.port_bytes
+        sizes = [self.frames * feature.size for feature in (source, *results)]
+        ends = [offset + count for offset, count in zip(self.offsets, sizes, strict=True)]
+        if max(ends) > len(memory):
             raise InputError("a port is outside the memory of the host", str(self.folder))
         if self._simulator is None:
-            self._simulator = CircuitSimulator(self.folder, source, result, self.port_bytes)
-        frames = memory[self.offsets[0] : end].view(np.int8)
+            self._simulator = CircuitSimulator(self.folder, source, results, size)
+        frames = memory[self.offsets[0] : ends[0]].view(np.int8)
         shape = (self.frames, source.rows, source.columns, source.channels)
         run = self._simulator.run(frames.reshape(shape), seed=self.seed, stall=self.stall)
-        flat = run.frames.reshape(-1).view(np.uint8)
-        memory[self.offsets[1] : self.offsets[1] + len(flat)] = flat
+        for offset, end, found in zip(self.offsets[1:], ends[1:], run.results, strict=True):
+            memory[offset:end] = found.reshape(-1).view(np.uint8)
 
 
 def _feature(port: list[int]) -> Feature:

@@ -38,29 +38,32 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network import integer
 from ceras_ir.support.diagnostics import node_name
 
 
-def extract(value: SSAValue, operations: Sequence[Operation]) -> Pipeline:
+def extract(
+    value: SSAValue, operations: Sequence[Operation], results: Sequence[SSAValue]
+) -> Pipeline:
     """
-    Return the pipeline of blocks for `operations`, which compute a single result from `value`, the
-    input of the pipeline. All operations must be supported by the target.
+    Return the pipeline of blocks for `operations`, which compute `results` from `value`, the input
+    of the pipeline. All operations must be supported by the target.
     """
-    pipeline = Pipeline(Source("input", _feature(value)))
-    producers: dict[SSAValue, Block] = {value: pipeline.source}
+    source, blocks = Source("input", _feature(value)), list[Block]()
+    producers: dict[SSAValue, Block] = {value: source}
+    computed: dict[Operation, Block] = {}
     for op in operations:
         assert why_not(op) is None, f"{node_name(op)}: {why_not(op)}"
         if isinstance(op, graph.ReshapeOp):
             producers[op.result] = producers[op.input]
             continue
         if isinstance(op, graph.ConcatOp):
-            block = _concatenation(op, producers, pipeline.blocks)
+            block = _concatenation(op, producers, blocks)
         else:
-            block = _block_of(op, producers, pipeline.blocks)
-            pipeline.blocks.append(block)
-        producers[op.results[0]] = block
-        pipeline.operations[op] = block
-    return pipeline
+            block = _block_of(op, producers, blocks)
+            blocks.append(block)
+        producers[op.results[0]] = computed[op] = block
+    return Pipeline(source, blocks, [producers[result] for result in results], computed)
 
 
 Producers: TypeAlias = Mapping[SSAValue, Block]
@@ -105,6 +108,12 @@ def _block_of(op: Operation, producers: Producers, before: Sequence[Block]) -> B
             tables = np.roll(op.tables.astype(np.int64), 128, axis=1)
             numbers, source = op.channel_rows or (), producers[op.input]
             return FunctionTable(node_name(op), source.feature, (source,), tables, numbers)
+        case graph.RequantizeOp():
+            source, stored = producers[op.input], np.arange(256).astype(np.uint8).view(np.int8)
+            values = stored.astype(np.int64) - _point(op.input)
+            table = integer.requantize(values, op.requant, graph.stored_element(op.result))
+            tables = table.astype(np.int64)[np.newaxis]
+            return FunctionTable(node_name(op), source.feature, (source,), tables)
         case graph.ResizeOp():
             feature, source = _feature(op.result), producers[op.input]
             small = source.feature

@@ -110,7 +110,7 @@ def _cached_cycles(planned: PlannedConvolution, rows: int) -> int:
 
 
 def latency_cycles(pipeline: Pipeline, planned: Planned, port_bytes: int) -> int:
-    """Estimate the cycles from the first word of a frame to the last word of the result."""
+    """Estimate the cycles from the first word of a frame to the last word of all results."""
     return _Schedule(pipeline, planned, port_bytes).latency
 
 
@@ -135,8 +135,10 @@ class _Schedule:
         return self._latency(self.ends)
 
     def _latency(self, ends: Mapping[Block, Rows]) -> int:
-        result, now = self.pipeline.result, 0
-        row = result.feature.channels * ceiling(result.feature.columns, self.port_bytes)
+        return max(self._left(result, ends) for result in self.pipeline.results)
+
+    def _left(self, result: Block, ends: Mapping[Block, Rows]) -> int:
+        now, row = 0, result.feature.channels * ceiling(result.feature.columns, self.port_bytes)
         # The last words leave after the last row; earlier words overlap.
         for end in ends[result]:
             now = max(now + row, end)

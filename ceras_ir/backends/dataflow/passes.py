@@ -27,9 +27,9 @@ class KeepOnePipelinePass(ModulePass):
     """
     Move all operations of device dataflow outside the pipeline to the CPU.
 
-    The pipeline is a run of consecutive operations with a single input and a single result. Of
-    several runs, the run with the most products is selected. A network without a run is refused.
-    Only devices change.
+    The pipeline has all operations that depend on a single value, its input, and on constants. The
+    value with the most products is selected. A network without products is refused. Only devices
+    change.
 
     Before:
 
@@ -115,21 +115,23 @@ class OutlinePipelinePass(ModulePass):
         run = pipeline_run(main)
         if run is None:
             return
-        kinds = [tensor_type(run.value), tensor_type(run.result)]
+        results = run.results
+        kinds = [tensor_type(value) for value in (run.value, *results)]
         function = FuncOp(
             CIRCUIT_FUNCTION, ([_buffer(kind.element_type, kind.get_shape()) for kind in kinds], [])
         )
         op.body.block.add_op(function)
-        source, target = function.body.block.args
+        source, *targets = function.body.block.args
         builder = Builder(InsertPoint.at_end(function.body.block))
         received = builder.insert(ReceiveOp(source, kinds[0])).result
-        launch = LaunchOp(CIRCUIT_FUNCTION, [run.value], [kinds[1]])
-        first, last = run.operations[0], run.operations[-1]
-        launch.attributes[DEVICE] = first.attributes[DEVICE]
-        launch.location = last.location
-        Builder(InsertPoint.after(last)).insert(launch)
+        launch = LaunchOp(CIRCUIT_FUNCTION, [run.value], kinds[1:])
+        launch.attributes[DEVICE] = run.operations[0].attributes[DEVICE]
+        launch.location = run.operations[-1].location
+        # Other operations between those of the pipeline can use its results.
+        Builder(InsertPoint.before(run.operations[0])).insert(launch)
         inside = set(run.operations)
-        run.result.replace_uses_with_if(launch.outputs[0], lambda use: use.operation not in inside)
+        for value, output in zip(results, launch.outputs, strict=True):
+            value.replace_uses_with_if(output, lambda use: use.operation not in inside)
         constants: dict[SSAValue, SSAValue] = {}
         for operation in run.operations:
             for n, operand in enumerate(operation.operands):
@@ -145,7 +147,8 @@ class OutlinePipelinePass(ModulePass):
             if isinstance(owner := constant.owner, ConstantOp) and not constant.uses:
                 owner.detach()
                 owner.erase()
-        builder.insert(SendOp(run.result, target))
+        for value, target in zip(results, targets, strict=True):
+            builder.insert(SendOp(value, target))
         builder.insert(ReturnOp())
 
 

@@ -189,7 +189,7 @@ def without_multipliers(block: Block, family: Family) -> Usage:
 def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
     """
     Return the resources of each block of a pipeline, with the ring buffers and queues for its
-    operands. The last block includes the buffer that restores the order of rows at the output.
+    operands. A block includes the buffer that restores the order of its rows at an output port.
     """
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
@@ -205,10 +205,10 @@ def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block,
             width = 8 * first.columns + bits(first.rows) + bits(first.channels)
             used.memory(width, plan.delays[block])
         found[block] = used
-    result = pipeline.result.feature
-    if not in_order(pipeline, plan):
-        capacity = order_capacity(pipeline, plan)
-        found[pipeline.result].rows(8 * result.columns, result.channels, capacity)
+    for result in pipeline.results:
+        if not in_order(result, plan):
+            f, capacity = result.feature, order_capacity(result, plan)
+            found[result].rows(8 * f.columns, f.channels, capacity)
     return found
 
 

@@ -5,14 +5,13 @@ pipeline.
 1. A rule returns `None` if the condition in its docstring is satisfied. Otherwise, it returns the
    reason: the finding, the limit and the remedy. `blocks.py` asserts that an operation passes the
    rules.
-2. A circuit has two ports. A run, a sequence of operations for the circuit, therefore extends
-   between two positions with a single live value. Of several runs, the run with the most products
-   is selected.
+2. A circuit has an input port. A run, a list of operations for the circuit, has all operations on
+   its device that depend only on the value at this port. Of the runs of all values, the run with
+   the most products is selected.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -178,6 +177,11 @@ def why_not_lookup(op: graph.LookupOp) -> str | None:
     return why_not_int8(op.input, op.result) or why_not_shape(op.input)
 
 
+def why_not_requantize(op: graph.RequantizeOp) -> str | None:
+    """Requantizations outside of layers must have int8 inputs and results: they are tables."""
+    return why_not_int8(op.input, op.result) or why_not_shape(op.input)
+
+
 def why_not_concat(op: graph.ConcatOp) -> str | None:
     """A concatenation must join the channels of different streams."""
     if op.axis.value.data != len(graph.shape_of(op.result)) - 1:
@@ -248,6 +252,8 @@ def why_not(op: Operation) -> str | None:
             return why_not_addition(op)
         case graph.LookupOp():
             return why_not_lookup(op)
+        case graph.RequantizeOp():
+            return why_not_requantize(op)
         case graph.ConcatOp():
             return why_not_concat(op)
         case graph.ResizeOp():
@@ -271,6 +277,7 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_pool,
     why_not_addition,
     why_not_lookup,
+    why_not_requantize,
     why_not_concat,
     why_not_resize,
     why_not_slice,
@@ -282,63 +289,42 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """
-    Consecutive operations that can become a circuit: they have a single input value and a single
-    result.
-    """
+    """Operations that can become a circuit: they depend on a single value, except for constants."""
 
     value: SSAValue
     operations: Sequence[Operation]
-    result: SSAValue
+
+    @property
+    def results(self) -> list[SSAValue]:
+        """The values that other operations use, or that the network returns."""
+        inside = set(self.operations)
+        values = [value for op in self.operations for value in op.results]
+        return [v for v in values if any(use.operation not in inside for use in v.uses)]
 
     @property
     def macs(self) -> int:
         return sum(op.macs for op in self.operations if isinstance(op, LinearOperation))
 
 
-def runs(main: FuncOp) -> list[PipelineRun]:
-    """
-    Return the longest sequences of consecutive operations on device dataflow that have a single
-    input value and a single result.
-    """
-    operations = steps(main)
-    cuts = _cuts(main, operations)
-    found: list[PipelineRun] = []
-    for start, end in pairwise(sorted(cuts)):
-        run = operations[start:end]
-        if not all(device_of(op) == DATAFLOW for op in run):
-            continue
-        value = cuts[start]
-        if found and start > 0 and found[-1].operations[-1] is operations[start - 1]:
-            previous = found.pop()
-            value, run = previous.value, [*previous.operations, *run]
-        found.append(PipelineRun(value, run, cuts[end]))
-    return found
-
-
-def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
-    # The positions with a single live value, before an operation or after the last, and the value.
-    position = {op: n for n, op in enumerate(operations)}
-    ranges: dict[SSAValue, tuple[int, int]] = {}
-    values = [*main.body.block.args, *(r for op in operations for r in op.results)]
-    for value in values:
-        defined = position.get(value.owner, -1) if isinstance(value.owner, Operation) else -1
-        used = max((position.get(u.operation, len(operations)) for u in value.uses), default=-1)
-        ranges[value] = (defined, used)
-    found: dict[int, SSAValue] = {}
-    for at in range(len(operations) + 1):
-        live = [v for v, (defined, used) in ranges.items() if defined < at <= used]
-        if len(live) == 1 and not isinstance(live[0].owner, ConstantOp):
-            found[at] = live[0]
-    return found
+def _run(value: SSAValue, operations: Sequence[Operation]) -> PipelineRun:
+    known, found = {value}, list[Operation]()
+    for op in operations:
+        operands = {v for v in op.operands if not isinstance(v.owner, ConstantOp)}
+        if device_of(op) == DATAFLOW and operands and operands <= known:
+            known |= set(op.results)
+            found.append(op)
+    return PipelineRun(value, found)
 
 
 def pipeline_run(main: FuncOp) -> PipelineRun | None:
     """
-    Return the run with the most products (`macs`), which becomes the circuit; `None` if no run has
-    a convolution or matrix product.
+    Return the run with the most products (`macs`), which becomes the circuit; of several, the run
+    with the most operations. Return `None` if no run has a convolution or matrix product.
     """
-    best = max(runs(main), key=lambda run: run.macs, default=None)
+    operations = steps(main)
+    values = [*main.body.block.args, *(v for op in operations for v in op.results)]
+    runs = [_run(value, operations) for value in values]
+    best = max(runs, key=lambda run: (run.macs, len(run.operations)), default=None)
     return best if best is not None and best.macs else None
 
 

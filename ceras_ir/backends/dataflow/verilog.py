@@ -1,9 +1,9 @@
 """
-Print the top module in SystemVerilog: an instance for each block, streams between them, and two
-ports.
+Print the top module in SystemVerilog: an instance for each block, streams between them, an input
+port, and an output port per result.
 
-The sizes of a layer are parameters of the instance. A stream with several consumers is forked. If
-the rows of the result are not in order, a ring buffer restores the order.
+The sizes of a layer are parameters of the instance. A stream with several readers is forked. If the
+rows of a result are not in order, a ring buffer restores the order.
 """
 
 from collections.abc import Mapping
@@ -83,24 +83,24 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
     """
     writer = _ModuleWriter(pipeline, plan, port_bytes)
     names = {block: f"b{n}" for n, block in enumerate((pipeline.source, *pipeline.blocks))}
-    handshakes: dict[tuple[Block, int], str] = {}
+    handshakes: dict[tuple[Block, int] | int, str] = {}
     for block, name in names.items():
         writer.lines.append(f"  // {name}: {_described(block)}")
         writer.wires(name, block.feature)
-        consumers = pipeline.consumers(block)
-        if len(consumers) > 1:
-            writer.lines.append(f"  logic [{len(consumers) - 1}:0] {name}_offers, {name}_takes;\n")
+        readers = [*pipeline.consumers(block), *pipeline.ports(block)]
+        if len(readers) > 1:
+            writer.lines.append(f"  logic [{len(readers) - 1}:0] {name}_offers, {name}_takes;\n")
             writer.instance(
                 "stream_fork",
                 f"{name}_fork",
-                {"READERS": len(consumers)},
+                {"READERS": len(readers)},
                 CLOCK
                 | {"in_valid": f"{name}_valid", "in_ready": f"{name}_ready"}
                 | {"out_valid": f"{name}_offers", "out_ready": f"{name}_takes"},
             )
-        for n, consumer in enumerate(consumers):
-            own = f"{name}_offers[{n}] {name}_takes[{n}]" if len(consumers) > 1 else ""
-            handshakes[consumer] = own or f"{name}_valid {name}_ready"
+        for n, reader in enumerate(readers):
+            own = f"{name}_offers[{n}] {name}_takes[{n}]" if len(readers) > 1 else ""
+            handshakes[reader] = own or f"{name}_valid {name}_ready"
     source = pipeline.source
     beats = ceiling(source.feature.columns, port_bytes)
     port: ModuleParameters = {"PORT_BYTES": port_bytes, "BEATS": beats}
@@ -126,8 +126,9 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
             ports |= {f"second_{part}": value for part, value in unused.items()}
         writer.instance(module, f"{name}_block", parameters, ports | _output_ports(name))
-    _output(writer, names[pipeline.result])
-    return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories.files)
+    for port, result in enumerate(pipeline.results):
+        _output(writer, port, names[result], handshakes[port])
+    return Project(_module(writer), writer.memories.files)
 
 
 def _queue(
@@ -153,66 +154,82 @@ def _described(block: Block) -> str:
     return f"{block.name}: {f.rows} rows, {f.channels} channels, {f.columns} columns"
 
 
-def in_order(pipeline: Pipeline, plan: PipelinePlan) -> bool:
+def in_order(result: Block, plan: PipelinePlan) -> bool:
     """
-    Return whether the last block sends the rows of the result in order. This is so if each batch,
-    the rows that are sent together, has a single row.
+    Return whether a block sends its rows in order. This is so if each batch, the rows that are sent
+    together, has a single row.
     """
-    return max_batch_rows(pipeline.result, plan.convolutions) == 1
+    return max_batch_rows(result, plan.convolutions) == 1
 
 
-def _output(writer: _ModuleWriter, wire: str) -> None:
-    feature = writer.pipeline.result.feature
-    if not in_order(writer.pipeline, writer.plan):
-        capacity = order_capacity(writer.pipeline, writer.plan)
-        writer.wires("ordered", feature)
+def output_ports(count: int) -> list[str]:
+    """Return the names of `count` output ports: `m_axis`, `m_axis_1`, `m_axis_2`, ..."""
+    return ["m_axis", *(f"m_axis_{n}" for n in range(1, count))]
+
+
+def _output(writer: _ModuleWriter, port: int, wire: str, handshake: str) -> None:
+    result, suffix = writer.pipeline.results[port], f"_{port}" if port else ""
+    feature, inputs = result.feature, _input_ports(wire, handshake)
+    if not in_order(result, writer.plan):
+        capacity, ordered = order_capacity(result, writer.plan), f"ordered{suffix}"
+        writer.wires(ordered, feature)
         ring: ModuleParameters = {
             "CAPACITY": capacity,
             "ADDRESS_BITS": bits(capacity * feature.channels),
         }
         writer.instance(
             "row_order",
-            "order",
+            f"order{suffix}",
             feature_parameters(feature) | ring,
-            CLOCK | _input_ports(wire, f"{wire}_valid {wire}_ready") | _output_ports("ordered"),
+            CLOCK | inputs | _output_ports(ordered),
         )
-        wire = "ordered"
+        inputs = _input_ports(ordered, f"{ordered}_valid {ordered}_ready")
     beats = ceiling(feature.columns, writer.port_bytes)
+    name = output_ports(port + 1)[port]
     writer.instance(
         "stream_output",
-        "port_out",
+        f"port_out{suffix}",
         feature_parameters(feature) | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
         CLOCK
-        | _input_ports(wire, f"{wire}_valid {wire}_ready")
-        | {"port_valid": "m_axis_tvalid", "port_ready": "m_axis_tready"}
-        | {"port_data": "m_axis_tdata", "port_last": "m_axis_tlast"},
+        | inputs
+        | {"port_valid": f"{name}_tvalid", "port_ready": f"{name}_tready"}
+        | {"port_data": f"{name}_tdata", "port_last": f"{name}_tlast"},
     )
 
 
-def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
+def order_capacity(result: Block, plan: PipelinePlan) -> int:
     """
-    Return the number of rows in the buffer that restores the order of the rows at the output: two
+    Return the number of rows in the buffer that restores the order of the rows at an output: two
     batches, rounded up to a power of two.
     """
-    return 1 << (2 * max_batch_rows(pipeline.result, plan.convolutions) - 1).bit_length()
+    return 1 << (2 * max_batch_rows(result, plan.convolutions) - 1).bit_length()
 
 
-def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
-    width = 8 * writer.port_bytes - 1
-    body = "\n".join(writer.lines)
+def _module(writer: _ModuleWriter) -> str:
+    width, source = 8 * writer.port_bytes - 1, writer.pipeline.source.feature
+    body, results = "\n".join(writer.lines), writer.pipeline.results
+    names = output_ports(len(results))
+    formats = [
+        f"// Frame of {name}: {f.rows} rows of {f.channels} channels of {f.columns} bytes, in the "
+        "same format.\n"
+        for name, f in zip(names, (result.feature for result in results), strict=True)
+    ]
+    ports = [
+        f"    output logic {name}_tvalid,\n    input logic {name}_tready,\n"
+        f"    output logic [{width}:0] {name}_tdata,\n    output logic {name}_tlast,\n"
+        for name in names
+    ]
     return (
         "// Generated; the blocks are in the other files of this folder.\n"
         f"// Input frame: {source.rows} rows of {source.channels} channels of {source.columns} "
         "bytes. Each channel starts with a new beat.\n"
-        f"// Output frame: {result.rows} rows of {result.channels} channels of {result.columns} "
-        "bytes, in the same format.\n"
+        f"{''.join(formats)}"
         "// A packet is a frame. Bit 0 of input_errors: a packet was too short, bit 1: too long.\n"
         f"module {TOP_MODULE} (\n"
         "    input logic clk,\n    input logic rst,\n"
         "    input logic s_axis_tvalid,\n    output logic s_axis_tready,\n"
         f"    input logic [{width}:0] s_axis_tdata,\n    input logic s_axis_tlast,\n"
-        "    output logic m_axis_tvalid,\n    input logic m_axis_tready,\n"
-        f"    output logic [{width}:0] m_axis_tdata,\n    output logic m_axis_tlast,\n"
+        f"{''.join(ports)}"
         "    output logic [1:0] input_errors\n"
         f");\n{body}endmodule\n"
     )

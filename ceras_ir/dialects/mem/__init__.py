@@ -20,7 +20,15 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, SSAValue
+from xdsl.ir import (
+    Attribute,
+    BlockArgument,
+    Dialect,
+    Operation,
+    OpResult,
+    ParametrizedAttribute,
+    SSAValue,
+)
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -132,7 +140,8 @@ class _IntegerFields(ParametrizedAttribute):
 class BlockAttr(_IntegerFields):
     """
     The memory of a value: bytes [offset, offset + size) of the arena, or of `region`. `id` is the
-    number of the block. Values with disjoint live ranges can share a block.
+    number of the block. Values with disjoint live ranges can share a block. An operation with
+    several results has a list of blocks.
 
     `pitch` is the distance in bytes between rows of the last dimension, if the value is columns of
     a wider value.
@@ -232,8 +241,10 @@ def block_of(value: SSAValue) -> BlockAttr | None:
         assert isinstance(attributes, DictionaryAttr)
         block = attributes.data.get(BLOCK)
     else:
-        assert isinstance(value.owner, Operation)
+        assert isinstance(value, OpResult)
         block = value.owner.attributes.get(BLOCK)
+        if not isinstance(block, BlockAttr) and isa(block, ArrayAttr[BlockAttr]):
+            return block.data[value.index]
     return block if isinstance(block, BlockAttr) else None
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
@@ -324,8 +325,14 @@ def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[Con
 
 
 def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
-    if isinstance(value.owner, Operation):
-        value.owner.attributes[BLOCK] = block
+    if isinstance(value, OpResult):
+        count, known = len(value.owner.results), value.owner.attributes.get(BLOCK)
+        if count == 1:
+            value.owner.attributes[BLOCK] = block
+            return
+        blocks = list(known) if isa(known, ArrayAttr[BlockAttr]) else [block] * count
+        blocks[value.index] = block
+        value.owner.attributes[BLOCK] = ArrayAttr(blocks)
         return
     assert isinstance(value, BlockArgument)
     attributes = (

@@ -1,5 +1,6 @@
 """
-Compare random small chains in Verilator with numpy, under random stalls.
+Compare random small circuits in Verilator with numpy, under random stalls, and their cycles with
+the model.
 
     python test/backends/dataflow/fuzz.py [--count 300] [--first 0]
 
@@ -48,7 +49,7 @@ KINDS = (
 
 def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, BlockLanes]]:
     """
-    Return a chain of one to four blocks, some with a residual connection, and the lanes for them.
+    Return a chain of one to four steps, some with a residual connection, and the lanes for them.
     """
 
     def pick(low: int, high: int) -> int:
@@ -121,6 +122,28 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
     return blocks, lanes
 
 
+def random_results(
+    blocks: list[Block], lanes: dict[Block, BlockLanes], rng: np.random.Generator
+) -> list[Block]:
+    """
+    Append up to two convolutions of earlier values to `blocks`, with their lanes. Return the blocks
+    at output ports: all that no other block reads, and in half of the chains a third of the others.
+    """
+    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+        source = blocks[int(rng.integers(len(blocks)))]
+        strides = (int(rng.integers(1, 3)), 1)
+        around = (1, 1, 1, 1)
+        head = convolution(
+            source, int(rng.integers(1, 5)), (3, 3), rng, strides=strides, padding=around
+        )
+        blocks.append(head)
+        lanes[head] = _lanes(head, rng)
+    read = {operand for block in blocks for operand in block.inputs}
+    share = float(rng.choice([0, 0.3]))
+    found = [block for block in blocks if block not in read or rng.random() < share]
+    return [found[n] for n in rng.permutation(len(found))]
+
+
 def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
     last = blocks[-1]
     if kind == 0:
@@ -151,6 +174,7 @@ def run_seed(seed: int) -> PipelineTiming:
     """Run the chain of a seed, and return its cycles. An `AssertionError` reports a difference."""
     rng = np.random.default_rng(seed)
     blocks, lanes = random_chain(rng)
+    results = random_results(blocks, lanes, np.random.default_rng([seed, 1]))
     with tempfile.TemporaryDirectory() as folder:
         return run_circuit(
             blocks,
@@ -161,6 +185,7 @@ def run_seed(seed: int) -> PipelineTiming:
             stalls=((seed, int(rng.integers(5, 90))),),
             paired=bool(rng.choice([True, False])),
             seed=seed,
+            results=results,
         )
 
 

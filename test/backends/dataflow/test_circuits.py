@@ -6,7 +6,6 @@ groups, several filters and rows in parallel, weights as COO and deltas, per-cha
 rings, tables, and outputs with rows in batches.
 """
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from dataflow_circuits import (
 
 from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.circuit import Circuit
-from ceras_ir.backends.dataflow.emit import CircuitSimulator, from_port, to_port
+from ceras_ir.backends.dataflow.emit import CircuitSimulator
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding
 
@@ -240,7 +239,7 @@ def test_products_take_channels_as_they_arrive(tmp_path: Path):
 def test_joined_repeated_and_selected_streams(tmp_path: Path):
     """
     Check both orders of joined channels with rows in batches, repetition, ranges in each dimension,
-    and tables per channel.
+    tables per channel, and three output ports.
     """
     rng = np.random.default_rng(13)
     source = Source("input", Feature(10, 3, 8))
@@ -263,7 +262,7 @@ def test_joined_repeated_and_selected_streams(tmp_path: Path):
         deep: BlockLanes(2, 1),
         last: BlockLanes(2, 2),
     }
-    run_circuit(blocks, lanes, tmp_path, port_bytes=3)
+    run_circuit(blocks, lanes, tmp_path, port_bytes=3, results=[last, way, deep])
 
 
 def test_a_fork_before_the_last_common_block(tmp_path: Path):
@@ -300,22 +299,12 @@ def test_a_packet_that_is_no_frame(columns: int, cut: dict[int, int], tmp_path: 
     f, out = source.feature, layer.feature
     x = rng.integers(-128, 128, (frames, f.rows, f.columns, f.channels)).astype(np.int8)
     wanted = expected(layer, [x.astype(np.int64)])
-    whole, beats_out = (each.words * -(-each.columns // size) for each in (f, out))
+    whole = f.words * -(-f.columns // size)
     packets = [cut.get(n, whole) for n in range(frames)]
-    sent = [(to_port(x[n : n + 1], size) * 3)[: size * beats] for n, beats in enumerate(packets)]
-    (tmp_path / "in.bin").write_bytes(b"".join(sent))
-    simulator = CircuitSimulator(folder, f, out, size)
+    simulator = CircuitSimulator(folder, f, [out], size)
     for seed, stall in ((0, 0), (1, 40), (2, 75)):
-        numbers = [whole, beats_out, frames, seed, stall, *packets]
-        done = subprocess.run(
-            [simulator.program, tmp_path / "in.bin", tmp_path / "out.bin", *map(str, numbers)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (4, "input packets are too short and too long\n")
-        found = from_port((tmp_path / "out.bin").read_bytes(), out, size)
+        run = simulator.run(x, seed=seed, stall=stall, packets=packets)
+        assert run.errors == "input packets are too short and too long"
         # The first beats of a long packet are the frame.
-        correct = [np.array_equal(found[n], wanted[n]) for n in range(frames)]
+        correct = [np.array_equal(run.results[0][n], wanted[n]) for n in range(frames)]
         assert correct == [beats >= whole for beats in packets]

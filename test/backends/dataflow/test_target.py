@@ -169,7 +169,10 @@ def test_depthwise_layers(tool: Tool, tmp_path: Path):
 
 
 def neck() -> ModelProto:
-    """Build a neck of two scales: halves of channels, three joined streams, a repeated map."""
+    """
+    Build a neck with an output for each of two scales: halves of channels, three joined streams, a
+    repeated map.
+    """
     rng = np.random.default_rng(4)
     nodes: list[NodeProto] = []
     tensors: dict[str, npt.ArrayLike] = {
@@ -195,16 +198,19 @@ def neck() -> ModelProto:
     nodes.append(node("Concat", "large fine", "both", "both", axis=1))
     layer("both", "head", (5, 12))
     layer("head", "y", (4, 5), stride=2)
-    return model(nodes, {"x": (1, 3, 12, 12)}, ["y"], tensors)
+    layer("mixed", "z", (3, 6))
+    return model(nodes, {"x": (1, 3, 12, 12)}, ["y", "z"], tensors)
 
 
 @needs_verilator
 @pytest.mark.slow
 def test_a_neck(tool: Tool, tmp_path: Path):
-    """Concatenations, slices and repetitions are in the circuit, between convolutions."""
+    """All layers are in the circuit, and each result leaves through a port."""
     report = report_of_exact(neck(), tool, tmp_path)
     inside = [layer["op"] for layer in report["layers"] if layer["device"] == "dataflow"]
-    assert [inside.count(op) for op in ("conv2d", "concat", "slice", "resize")] == [6, 2, 2, 1]
+    assert [inside.count(op) for op in ("conv2d", "concat", "slice", "resize")] == [7, 2, 2, 1]
+    entry = json.loads((tmp_path / "out" / "manifest.json").read_text())["dataflow"]
+    assert [port[1:] for port in entry["outputs"]] == [[6, 6, 4], [6, 6, 3]]
     layers = [layer for layer in report["layers"] if layer["device"] == "dataflow"]
     assert sum(layer["memories"] for layer in layers) == report["totals"]["estimated"]["ram18"]
 
@@ -304,7 +310,9 @@ def test_a_damaged_manifest_is_refused(tool: Tool, tmp_path: Path, net: str):
     content = json.loads(path.read_text())
     for key, value, message in (
         ("folder", "../hdl", "'folder' must be inside the compiled folder"),
-        ("input", [0, 1], "four numbers each"),
+        ("input", [0, 1], "must be four numbers"),
+        ("outputs", None, "must be four numbers"),
+        ("outputs", [[0, 1, 1]], "must be four numbers"),
         ("port_bytes", 0, "'port_bytes' must be in [1, 64]"),
     ):
         path.write_text(json.dumps(content | {"dataflow": content["dataflow"] | {key: value}}))

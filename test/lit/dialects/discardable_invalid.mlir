@@ -24,7 +24,7 @@ func.func @main(%x: tensor<4xf32> {graph.range = array<f32: 1.0, 0.0>}) -> tenso
 
 // -----
 
-// expected-error@+1 {{mem.block must be #mem.block, got 3 : i64}}
+// expected-error@+1 {{mem.block must be #mem.block, or a list of these for several results, got 3 : i64}}
 func.func @main(%x: tensor<4xf32> {mem.block = 3 : i64}) -> tensor<4xf32> {
   func.return %x : tensor<4xf32>
 }

@@ -49,3 +49,19 @@ func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {
   %f = graph.concat %e, %a {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   func.return %f : tensor<8xf32>
 }
+
+// -----
+
+// Each result of a launch has a block.
+// CHECK-LABEL: func.func @main
+// OFFSETS:      mem.launch @two(%{{.*}}) {mem.block = [#mem.block<id = 0, offset = 32, size = 16>, #mem.block<id = 1, offset = 0, size = 32>]}
+// COLOUR:       mem.launch @two(%{{.*}}) {mem.block = [#mem.block<id = 1, offset = 64, size = 64>, #mem.block<id = 2, offset = 128, size = 64>]}
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+  %a, %b = mem.launch @two(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>)
+  %c = graph.unary <sigmoid> %a : tensor<4xf32>
+  %d = graph.unary <sigmoid> %b : tensor<8xf32>
+  func.return %c, %d : tensor<4xf32>, tensor<8xf32>
+}
+func.func private @two(%0: memref<4xf32, "dram">, %1: memref<4xf32, "dram">, %2: memref<8xf32, "dram">) {
+  func.return
+}
