@@ -583,7 +583,7 @@ def exported(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.parsing import load_module
     from ceras_ir.pipeline.stages import BuildOptions
-    from ceras_ir.targets.protocol import find_target
+    from ceras_ir.targets.registry import find_target
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"

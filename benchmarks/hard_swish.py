@@ -31,7 +31,7 @@ from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter
 from ceras_ir.workbench.compare.variants import Nodes, pair_with_another, pair_with_float

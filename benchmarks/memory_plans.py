@@ -20,7 +20,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import memory_totals
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass, coloured_plan
 from ceras_ir.transforms.memory.liveness import Liveness, analyse, steps
 from ceras_ir.transforms.memory.offsets import gap, greedy_plans

@@ -37,7 +37,8 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import changed_operations, look
 from ceras_ir.pipeline.parsing import load_module
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, BuildOptions
-from ceras_ir.targets.protocol import Stage, find_target
+from ceras_ir.targets.protocol import Stage
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.pass_kinds import AROUND
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, outputs_of
 

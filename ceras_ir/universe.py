@@ -19,7 +19,8 @@ from xdsl.utils.target import Target as TextTarget
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.plugin_modules import qualified
-from ceras_ir.targets.protocol import Target, all_targets, class_name
+from ceras_ir.targets.protocol import Target, class_name
+from ceras_ir.targets.registry import all_targets
 
 DIALECTS = {
     "graph": "ceras_ir.dialects.graph:Graph",

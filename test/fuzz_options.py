@@ -25,7 +25,7 @@ from random_cases import FAMILIES, Case, random_case
 from text_route import through_text
 
 from ceras_ir.driver.verify.tool import main as verify_main
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 
 VERIFIED = ("c,nnet,vta", "c,nnet,vta", "c", "nnet", "vta", "onnx", "arduino")
 COMPILED = ("c", "c", "nnet", "nnet", "vta", "vta", "onnx", "arduino")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 
 Random = np.random.Generator

@@ -15,7 +15,8 @@ from ceras_ir import universe
 from ceras_ir.driver.opt.modes import summary
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, target_stages
 from ceras_ir.support.options import field_docs
-from ceras_ir.targets.protocol import Target, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import find_target
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

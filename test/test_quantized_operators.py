@@ -23,7 +23,7 @@ from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 
 Array = NDArray[np.generic]
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int32": TensorProto.INT32}

@@ -22,7 +22,7 @@ from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 
 SAMPLES = 3
 CHANGING = ("graph", "fused", "HardSwish", "pruned", "quantized", "int8-border", "encoded")

@@ -12,7 +12,7 @@ from ceras_ir.api.presentation import CerasWarning
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
-from ceras_ir.targets.protocol import target_names
+from ceras_ir.targets.registry import target_names
 
 __all__ = [
     "CerasWarning",

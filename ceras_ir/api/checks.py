@@ -31,7 +31,8 @@ from ceras_ir.pipeline.pass_options import listing
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extensions import need_hook
-from ceras_ir.targets.protocol import Target, configured, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import configured, find_target
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization_options import check_recipe
 

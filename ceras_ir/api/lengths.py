@@ -31,7 +31,8 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.pass_options import listing, target_parameters
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.protocol import Target, all_targets
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets
 
 
 class ModelLengths:

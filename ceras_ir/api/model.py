@@ -45,7 +45,8 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.stages import BuildOptions, Insertion, graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
-from ceras_ir.targets.protocol import Target, all_targets, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.transforms.quantization_options import check_recipe
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]

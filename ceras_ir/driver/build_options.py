@@ -23,7 +23,8 @@ from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_
 from ceras_ir.pipeline.stages import BuildOptions, Insertion
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options
-from ceras_ir.targets.protocol import Target, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization_options import (
     REMOVED_FLAGS,
     BudgetOptions,

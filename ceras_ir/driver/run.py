@@ -37,7 +37,8 @@ from ceras_ir.driver.target_options import (
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, remark
-from ceras_ir.targets.protocol import Target, all_targets, find_target, require_members
+from ceras_ir.targets.protocol import Target, require_members
+from ceras_ir.targets.registry import all_targets, find_target
 
 if TYPE_CHECKING:
     from ceras_ir.data.sample_stream import StreamedSamples

@@ -19,8 +19,8 @@ from ceras_ir.command.tool_parser import (
 )
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import docstring, flag_of, options_of
-from ceras_ir.targets.protocol import (
-    Target,
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import (
     all_targets,
     board_owners,
     find_target,

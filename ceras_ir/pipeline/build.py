@@ -43,7 +43,8 @@ from ceras_ir.support.extensions import DISTRIBUTION, required_packages
 from ceras_ir.support.option_uses import reporting_unused
 from ceras_ir.support.user_files import read_text, regular
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
-from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
+from ceras_ir.targets.protocol import PLACED, Emission, Stage
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.placement import state_findings
 
 SHA256 = "sha256"

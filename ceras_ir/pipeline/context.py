@@ -33,7 +33,8 @@ from ceras_ir.support.plugin_modules import INIT, line_in_plugin, load_plugin, p
 from ceras_ir.support.user_files import regular
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.targets.definitions import Contract
-from ceras_ir.targets.protocol import Target, with_targets
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import with_targets
 from ceras_ir.universe import CERAS_UNIVERSE, universe_of
 
 _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)

@@ -27,7 +27,8 @@ from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, graph_stages, run_stages
 from ceras_ir.support.diagnostics import InputError, UsageError, no_remarks, printable, remark
 from ceras_ir.support.option_uses import reporting_unused
-from ceras_ir.targets.protocol import Target, all_targets
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets
 
 MAX_NAME = 40
 """The characters of the name of an input that the summary shows."""

@@ -14,7 +14,8 @@ from typing import Literal
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.targets.protocol import SCHEMA_SUFFIX, Target, all_targets
+from ceras_ir.targets.protocol import SCHEMA_SUFFIX, Target
+from ceras_ir.targets.registry import all_targets
 
 Schema = dict[str, object]
 SchemaName = Literal["report", "manifest"]

@@ -1,23 +1,16 @@
 """
-Define the interface of a target, a class that describes a kind of machine; find targets by name.
+Define the interface of a target, a class that describes a kind of machine.
 
 A subclass of `Target` is a frozen dataclass. The fields are the options, as in a pass. The driver,
-general passes and analyses use this interface and name no target. Installed targets are found
-through the entry point group `ceras_ir.targets`, and are imported only if they are requested. Other
-targets are loaded from plugin files by `--load-target-plugin`. `docs/new-target.md` develops a
-target step by step.
+general passes and analyses use this interface and name no target. `registry.py` finds targets by
+name, and `docs/new-target.md` develops a target step by step.
 """
 
 from __future__ import annotations
 
-import sys
 from abc import ABC
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -25,11 +18,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.interpreters.registry import register
-from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.support.extensions import without_deleted
+from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.files import files_with_suffix, parse_toml
-from ceras_ir.support.plugin_modules import plugin_of, qualified
+from ceras_ir.support.plugin_modules import plugin_of
 from ceras_ir.targets.board_files import TOML, BoardSummary, board_files
 from ceras_ir.targets.capabilities import (
     Accelerator,
@@ -404,129 +395,3 @@ def by_convention(package: str, *names: str) -> dict[str, str]:
 def class_name(name: str) -> str:
     """Return the class name of the pass `name`: `FoldPackingPass` for `fold-packing`."""
     return "".join(part.capitalize() for part in name.split("-")) + "Pass"
-
-
-GROUP = "ceras_ir.targets"
-
-_LOADED_TARGETS: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
-
-
-@cache
-def _installed() -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
-    for point in without_deleted(entry_points(group=GROUP)):
-        if found.setdefault(point.name, point).value != point.value:
-            values = f"{found[point.name].value} and {point.value}"
-            _warn(f"two installed targets are named '{point.name}', the first is used: {values}")
-    return found
-
-
-@cache
-def _load(name: str) -> type[Target]:
-    point = _installed()[name]
-    try:
-        found: object = point.load()
-    # The module is foreign code and can raise any exception; the user needs the name.
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"target '{name}' cannot be loaded from {point.value}: {message}"
-        ) from None
-    if not (isinstance(found, type) and issubclass(found, Target) and found.name == name):
-        raise UsageError(f"{point.value} is not a target named '{name}'")
-    return _interpreted(found)
-
-
-def _interpreted(target: type[Target]) -> type[Target]:
-    for dialect, meaning in target.interpreters.items():
-        register(dialect, qualified(meaning, target))
-    return target
-
-
-def target_names() -> list[str]:
-    """Return the names of all targets, sorted."""
-    return sorted({*_installed(), *_LOADED_TARGETS.get({})})
-
-
-def find_target(name: str) -> type[Target]:
-    """Return the target called `name`; an unknown name is a `UsageError` with a suggestion."""
-    if (loaded := _LOADED_TARGETS.get({}).get(name)) is not None:
-        return loaded
-    if name not in _installed():
-        raise unknown_target(name, target_names())
-    return _load(name)
-
-
-def unknown_target(name: str, known: Sequence[str]) -> UsageError:
-    """Return the error for a target name that is not in `known`."""
-    return UsageError(
-        f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
-    )
-
-
-def configured(name: str, board: str | None) -> Target:
-    """Return the target called `name` with default options, for `board` if it is given."""
-    target = find_target(name)()
-    return target if board is None else with_board(target, board)
-
-
-def board_owners(board: str) -> str:
-    """
-    Return the end of a message about `board`: the names of the targets that have this board, or "".
-    """
-    owners = [target.name for target in all_targets() if board in target.boards()]
-    return f"; it is a board of {' and '.join(owners)}" if owners else ""
-
-
-def refuse_foreign_board(target: type[Target], board: str) -> None:
-    """
-    Raise a `UsageError` if `target` does not have `board` but other targets do; the message names
-    them.
-    """
-    known = target.boards()
-    if known and board not in known and (owners := board_owners(board)):
-        raise UsageError(
-            f"target {target.name} has no board '{board}'{owners} (boards: {', '.join(known)})"
-        )
-
-
-def with_board(target: Target, board: str) -> Target:
-    """Return `target` with the option `board`. Raise a `UsageError` for an unknown board."""
-    refuse_foreign_board(type(target), board)
-    target.check_board(board)
-    return replace(target, board=board)
-
-
-def all_targets() -> list[type[Target]]:
-    """
-    Return all targets, sorted by name. A target that cannot be imported is omitted with a warning.
-    """
-    found: list[type[Target]] = []
-    for name in target_names():
-        try:
-            found.append(find_target(name))
-        except UsageError as error:
-            _warn(str(error))
-    return found
-
-
-@cache
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
-@contextmanager
-def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
-    """
-    Make the targets `found`, classes of plugin files, known to `find_target` inside the block.
-    """
-    for cls in found:
-        if cls.name in target_names():
-            raise UsageError(f"a target named '{cls.name}' already exists")
-    token = _LOADED_TARGETS.set(
-        _LOADED_TARGETS.get({}) | {cls.name: _interpreted(cls) for cls in found}
-    )
-    try:
-        yield
-    finally:
-        _LOADED_TARGETS.reset(token)

@@ -40,7 +40,8 @@ from ceras_ir.support.diagnostics import (
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.targets.definitions import require_device
-from ceras_ir.targets.protocol import Target, all_targets, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.targets.shared_options import (
     BoardOptions,
     ScheduleJobsOptions,

@@ -17,7 +17,8 @@ from ceras_ir.targets.board_files import (
     rule_of,
     wanted,
 )
-from ceras_ir.targets.protocol import Target, all_targets
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets
 
 INTRODUCTION = """\
 # Boards

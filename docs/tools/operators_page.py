@@ -15,7 +15,7 @@ from ceras_ir.frontends.onnx.supported import (
     refused_operators,
     rules_of,
 )
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 
 INTRODUCTION = """\
 # Supported operators

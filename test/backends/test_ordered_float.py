@@ -13,7 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
-from ceras_ir.targets.protocol import target_names
+from ceras_ir.targets.registry import target_names
 
 Build = Callable[[Network, SSAValue, SSAValue], graph.LinearOperation]
 

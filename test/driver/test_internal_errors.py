@@ -27,7 +27,8 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import spell_pipeline
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets.protocol import Stage, find_target
+from ceras_ir.targets.protocol import Stage
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.pass_kinds import flatten
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"

@@ -10,7 +10,7 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.driver.commands import boards, compile, operators, targets, verify
 from ceras_ir.driver.lists import WIDTH
-from ceras_ir.targets.protocol import all_targets, target_names
+from ceras_ir.targets.registry import all_targets, target_names
 
 MODEL = Path(__file__).parents[2] / "examples/plugin/pools.mlir"
 

@@ -12,7 +12,7 @@ from onnx_models import conv_model
 
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run
-from ceras_ir.targets.protocol import target_names
+from ceras_ir.targets.registry import target_names
 
 TARGETS = [name for name in ("c", "vta") if name in target_names()]
 Captured = pytest.CaptureFixture[str]

@@ -20,7 +20,7 @@ from ceras_ir.driver.compile import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run import main as run
 from ceras_ir.support.diagnostics import InputError, cannot_write, with_remedy
-from ceras_ir.targets.protocol import target_names
+from ceras_ir.targets.registry import target_names
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 compare = Command("ceras-compare", "", "ceras_ir.workbench.compare.tool")

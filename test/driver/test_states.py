@@ -15,7 +15,7 @@ from ceras_ir.command.entry_point import Command
 from ceras_ir.driver.compile import main as compile_tool
 from ceras_ir.driver.run import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify_tool
-from ceras_ir.targets.protocol import find_target, target_names
+from ceras_ir.targets.registry import find_target, target_names
 
 EVERY = [
     "gru",

@@ -15,7 +15,7 @@ from ceras_ir.driver.verify.levels import LevelComparison, Outputs
 from ceras_ir.driver.verify.tool import main
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions, Insertion
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.output_noise import noise_of
 from ceras_ir.transforms.quantization_options import OPTIONAL_PASSES
 

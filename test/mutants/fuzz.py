@@ -40,7 +40,7 @@ from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
-from ceras_ir.targets.protocol import all_targets
+from ceras_ir.targets.registry import all_targets
 from ceras_ir.universe import CERAS_UNIVERSE
 from ceras_ir.workbench.compare.tool import main as compare_main
 from ceras_ir.workbench.explore.known_figures import check_figures

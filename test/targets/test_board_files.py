@@ -13,7 +13,8 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.support.options import field_docs
 from ceras_ir.targets.board_files import board_field, entry_of, read_fields
-from ceras_ir.targets.protocol import Target, all_targets
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets
 
 WITH_BOARDS = [target for target in all_targets() if target.board_types()]
 BOARDS = [

@@ -26,7 +26,8 @@ from ceras_ir.targets.board_files import (
     is_required,
     rule_of,
 )
-from ceras_ir.targets.protocol import Target, all_targets, board_owners, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, board_owners, find_target
 
 MODEL = "--model"
 

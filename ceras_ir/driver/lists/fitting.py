@@ -35,7 +35,7 @@ from ceras_ir.support.diagnostics import (
     aligned,
     progress,
 )
-from ceras_ir.targets.protocol import with_board
+from ceras_ir.targets.registry import with_board
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp

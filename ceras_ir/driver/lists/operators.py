@@ -9,7 +9,8 @@ from ceras_ir.driver.lists import WIDTH
 from ceras_ir.driver.lists.targets import numbers_of
 from ceras_ir.driver.target_options import add_target
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, aligned, did_you_mean
-from ceras_ir.targets.protocol import Target, all_targets, find_target
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, find_target
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,8 @@ from ceras_ir.driver.lists import WIDTH, definitions
 from ceras_ir.support.diagnostics import aligned
 from ceras_ir.support.native import find_program
 from ceras_ir.support.options import docstring
-from ceras_ir.targets.protocol import Arithmetic, Target, all_targets, find_target
+from ceras_ir.targets.protocol import Arithmetic, Target
+from ceras_ir.targets.registry import all_targets, find_target
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -33,7 +33,7 @@ from ceras_ir.pipeline.pass_options import build_pipeline, find_pass, spell_pipe
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import with_options_of
-from ceras_ir.targets.protocol import unknown_target
+from ceras_ir.targets.registry import unknown_target
 
 __all__ = ["main", "make_parser"]
 

@@ -57,7 +57,8 @@ from ceras_ir.support.diagnostics import (
     remark,
 )
 from ceras_ir.targets.capabilities import Executable, NotEmulated
-from ceras_ir.targets.protocol import Stage, Target, all_targets
+from ceras_ir.targets.protocol import Stage, Target
+from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import flatten
 from ceras_ir.transforms.placement import CheckOperationsPass

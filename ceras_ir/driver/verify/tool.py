@@ -32,7 +32,8 @@ from ceras_ir.driver.target_options import (
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.protocol import find_target, require_members
+from ceras_ir.targets.protocol import require_members
+from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict

@@ -17,7 +17,7 @@ from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, Regi
 from ceras_ir.support.diagnostics import UsageError, aligned, node_name
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.copies import choose_slices

@@ -30,7 +30,7 @@ from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
 from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.board_files import board_field, read_fields
-from ceras_ir.targets.protocol import all_targets
+from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
 from ceras_ir.transforms.memory.offsets import OffsetPlan, SearchOutcome, Span, aligned_spans

@@ -11,7 +11,8 @@ from typing import ClassVar, Literal, TypeAlias
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.options import with_options_of
-from ceras_ir.targets.protocol import Arithmetic, configured, find_target
+from ceras_ir.targets.protocol import Arithmetic
+from ceras_ir.targets.registry import configured, find_target
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass, LevelRowsPass

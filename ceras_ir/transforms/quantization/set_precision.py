@@ -47,7 +47,7 @@ from ceras_ir.network.storage import (
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names, remark
 from ceras_ir.support.option_uses import record_use
 from ceras_ir.support.options import with_options_of
-from ceras_ir.targets.protocol import configured
+from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.graph.fuse import SplitActivationRule
 from ceras_ir.transforms.graph.fuse_functions import replace_swish
 from ceras_ir.transforms.graph.row_rules import NormalizationRule

@@ -22,7 +22,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.storage import drop_statistics
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.options import inherited
-from ceras_ir.targets.protocol import Arithmetic, find_target
+from ceras_ir.targets.protocol import Arithmetic
+from ceras_ir.targets.registry import find_target
 from ceras_ir.targets.shared_options import TargetNameOptions
 from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import needs_multiplier, scaling_factors

@@ -12,7 +12,7 @@ from ceras_ir.driver.target_options import BOARD
 from ceras_ir.pipeline.totals import declares_report, total_units
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 from ceras_ir.support.figure_names import identifier, matching
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Study
 from ceras_ir.workbench.explore.trial import WORK
 from ceras_ir.workbench.metrics.choose import FIGURE_NAMES, IOU_OF_CLASS, METRIC_NAMES

@@ -27,7 +27,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.user_files import read_text
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression
 from ceras_ir.workbench.explore.point_settings import check_settings

@@ -38,7 +38,8 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.figure_names import UnknownFigure, identifier, resolved
 from ceras_ir.support.files import CacheError, key_of
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
-from ceras_ir.targets.protocol import Stage, find_target
+from ceras_ir.targets.protocol import Stage
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.workbench.evaluation import (

@@ -22,7 +22,7 @@ from ceras_ir.command.output_files import write_file
 from ceras_ir.command.tool_parser import ToolParser, add_output
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.support.diagnostics import UsageError, cannot_write
-from ceras_ir.targets.protocol import all_targets, target_names
+from ceras_ir.targets.registry import all_targets, target_names
 
 LIT_CONFIGURATION = "lit.cfg.py"
 """A file that all lit tests of a folder share; an existing file is kept."""

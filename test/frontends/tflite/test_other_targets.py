@@ -31,7 +31,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 
 Array = NDArray[np.generic]
 

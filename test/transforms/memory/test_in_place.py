@@ -14,7 +14,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.liveness import analyse

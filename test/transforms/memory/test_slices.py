@@ -21,7 +21,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import Array, run, run_in_arena
 from ceras_ir.network.function import main_function
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
-from ceras_ir.targets.protocol import target_names
+from ceras_ir.targets.registry import target_names
 from ceras_ir.transforms.memory import copies
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.check_blocks import check_plan

@@ -16,7 +16,7 @@ from ceras_ir.network.storage import NARROW, WIDE, exponent, widen, width, zero_
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.stages import BuildOptions
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
 from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass
 from ceras_ir.transforms.quantization.set_precision import (

@@ -30,7 +30,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, stored_noise
