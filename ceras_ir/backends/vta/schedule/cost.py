@@ -203,9 +203,13 @@ def list_lengths(s: Schedules, board: VtaBoard) -> tuple[Counts, Counts]:
     per_block = c.merged * s.nblock * np.where(merged & (not c.is_flat), reductions, 1)
     sequences = s.micro_ops // (c.merged * s.nblock * (1 if c.is_flat else reductions))
     sequences = sequences * np.where(merged, 1, reductions)
-    vectors = s.acc_stages * (2 + s.nblock * c.by_channel)
-    room = np.maximum(1, board.portable_uops // np.maximum(1, sequences + vectors))
-    longest = np.minimum(LIST_LENGTHS[0], 1 << np.log2(room).astype(np.int64))
+    longest = np.ones_like(s.nblock)
+    for length in sorted(LIST_LENGTHS):
+        # A list of constants of a channel vector has only the positions of this vector.
+        shared = np.minimum(length, s.nblock * s.positions // c.merged)
+        of_vector = np.minimum(length, s.positions // c.merged)
+        alu = s.acc_stages * (2 * shared + s.nblock * c.by_channel * of_vector)
+        longest = np.where(sequences * length + alu <= board.portable_uops, length, longest)
     products = per_block * np.clip(longest // per_block, 1, s.positions // c.merged)
     return products, np.minimum(longest, s.nblock * s.positions // c.merged)
 

@@ -22,7 +22,7 @@ from ceras_ir.backends.vta.schedule.blocks import (
     max_pad,
 )
 from ceras_ir.backends.vta.schedule.contraction import Contraction
-from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
+from ceras_ir.backends.vta.schedule.cost import estimate, rough_scores, scores
 from ceras_ir.support.workers import parallel
 
 Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
@@ -60,6 +60,13 @@ MAX_DRAIN_VARIANTS = 8
 """
 The number of schedules for which different values of `drain`, the vectors that are stored together,
 are compared.
+"""
+
+
+NEAR_TIE = 1.005
+"""
+The factor of the best score up to which models of the HLS source do not distinguish schedules: the
+simulation of blocks has errors of this size.
 """
 
 
@@ -113,8 +120,19 @@ def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | Non
 
 
 def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[Blocks]:
-    order = np.argsort(scores(shape, found, board), kind="stable")
-    return [found[i] for i in order.tolist()]
+    """
+    Return schedules in the order of their scores. For the HLS source, schedules close to the best
+    score are in the order of the model that agrees best with measurements, without `drain` first,
+    which needs more lists of micro-ops.
+    """
+    score = np.array(scores(shape, found, board))
+    order = np.argsort(score, kind="stable").tolist()
+    if board.is_hls:
+        limit = NEAR_TIE * score.min(initial=np.inf)
+        near = [i for i in order if score[i] <= limit]
+        cycles = {i: (found[i].drain > 0, estimate(shape, found[i], board)) for i in near}
+        order[: len(near)] = sorted(near, key=cycles.__getitem__)
+    return [found[i] for i in order]
 
 
 def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
