@@ -306,8 +306,14 @@ MAX_CACHED_ELEMENTS = 1 << 15
 def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
     """
     Compute an elementwise function of `graph` with parameters, scale and offset. If `out` is given,
-    the result is written to it; it must be contiguous, and may be `x`.
+    the result is written to it; it must be contiguous, and may be `x`. If each channel has a slope,
+    channels are the last axis of `x`.
     """
+    if function.slopes is not None:
+        result = _scaled(function, _apply(function, x))
+        if out is not None:
+            out[...] = result
+        return result
     if out is None and x.size <= MAX_CACHED_ELEMENTS:
         return _scaled(function, _apply(function, x))
     result = np.empty(x.shape, np.float32) if out is None else out
@@ -375,7 +381,8 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
         case Function.CLIP:
             return clip(x, p[0], p[1])
         case Function.LEAKY_RELU:
-            return np.where(x >= zero, x, p[0] * x)
+            slope = p[0] if function.slopes is None else np.array(p)
+            return np.where(x >= zero, x, slope * x)
         case Function.SWISH:
             y = sigmoid(x)
             y *= x

@@ -49,7 +49,8 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
     if factors is None and (function := vector_function(layer, op.function)) is not None:
         apply_to_all(layer, function, x, y, size)
         return
-    result = apply(layer.kernels, op.function, "v")
+    function = op.function.of_channel(0)
+    result = apply(layer.kernels, function, "v")
     if factors is None:
         layer.line("MODEL_EACH_ALIKE" if layer.shares(size) else "MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
@@ -59,6 +60,9 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
     period = _period(channels, size) if layer.options.vectors else channels
     numbers = [np.resize(side, period) for side in factors]
     names = layer.array("up", numbers[0], "float"), layer.array("down", numbers[1], "float")
+    if (slopes := op.function.slopes) is not None:
+        slope = layer.array("slope", np.resize(np.array(slopes, np.float32), period), "float")
+        result = apply(layer.kernels, function, "v", (f"{slope}[i]",))
     layer.line(f"for (int32_t n = 0; n < {size}; n += {period}) {{")
     layer.line("MODEL_ALIKE", 1)
     body = [

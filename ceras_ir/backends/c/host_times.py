@@ -66,12 +66,6 @@ ELEMENT: dict[str, tuple[float, float]] = {
 }
 """The time of an element of a result in integers and in float, in 8-bit products."""
 
-TABLE, CHANNEL_TABLES, WORD_TABLES = 10.0, 65.0, 115.0
-"""
-The time of a lookup of bytes in a single table, in tables of channels, and of a lookup in which the
-index or the result has 16 bits, in 8-bit products.
-"""
-
 FUNCTION = {
     graph.Function.RELU: 0.0,
     graph.Function.CLIP: 0.0,
@@ -185,8 +179,6 @@ def _products(op: Operation) -> float:
             return STATE_PRODUCT * op.macs + gate * _size(op.input)
         case graph.LinearOperation():
             return _linear(op)
-        case graph.LookupOp():
-            return _table(op) * size
         case graph.Pool2dOp():
             return POOLED[is_float] * max(prod(op.kernel.get_values()) * size, size)
         case _:
@@ -195,12 +187,6 @@ def _products(op: Operation) -> float:
                 return time_of_operation(op)
             called = _function(op.function) if isinstance(op, graph.UnaryOp) else 0.0
             return (each[is_float] + called) * size
-
-
-def _table(op: graph.LookupOp) -> float:
-    if "int16_t" in (value_type(op.input), value_type(op.result)):
-        return WORD_TABLES
-    return TABLE if op.channel_rows is None else CHANNEL_TABLES
 
 
 def _function(function: graph.FunctionAttr) -> float:

@@ -14,8 +14,11 @@ from ceras_ir.backends.c.values import (
 )
 from ceras_ir.dialects.graph import LookupOp, shape_of
 
-MAX_TABLE_PARTS = 24
-"""The maximum number of lookup instructions for 64 elements; beyond, a gather is as fast."""
+MAX_TABLE_PARTS = 8
+"""The maximum number of lookup instructions for 64 elements; beyond, a gather is faster."""
+
+GATHERED = 16
+"""The elements that a gather loads together (`lookup_rows.c`)."""
 
 
 @prints(LookupOp)
@@ -49,10 +52,10 @@ def lookup(layer: Layer, op: LookupOp) -> None:
             LANES_PER_VECTOR * 4,
         )
         return
-    first, channels = _first_entries(layer, op)
     if source == target == "int8_t":
-        _lookup_channels(layer, size, (y, x, target), (name, "0"), (first, channels))
+        _lookup_channels(layer, size, (y, x, target), (name, "0"), _first_entries(layer, op))
         return
+    first, channels = _first_entries(layer, op, GATHERED if layer.options.vectors else 1)
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
     rest = f"{name}, {first}, {entries // 2}, {channels}"
     if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
@@ -99,14 +102,17 @@ def _max_table_parts(op: LookupOp) -> int:
     return max(len(set(group)) for group in lanes.tolist()) * max(entries // 128, 1)
 
 
-def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
+def _first_entries(layer: Layer, op: LookupOp, unit: int = 1) -> tuple[str, int]:
     """
     Add an array with the index of the table entry for input 0 of each channel, and return its C
     name and its length. If all channels have the same table, the index is repeated to fill a
-    vector.
+    vector; otherwise the channels are repeated to a multiple of `unit` that divides the elements.
     """
     entries = op.tables.shape[1]
     starts = np.array(op.channel_rows or [0] * LANES_PER_VECTOR, np.int32) * entries + entries // 2
+    period = lcm(len(starts), unit)
+    if prod(shape_of(op.result)) % period == 0:
+        starts = np.resize(starts, period)
     return layer.array("first", starts, "int32_t"), len(starts)
 
 

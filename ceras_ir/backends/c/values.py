@@ -99,15 +99,21 @@ class Kernels:
         return re.sub(r"^static (?!const )", "MODEL_STATIC ", functions, flags=re.MULTILINE)
 
 
-def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
+def apply(
+    kernels: Kernels,
+    function: FunctionAttr | None,
+    x: str,
+    parameters: Sequence[str] | None = None,
+) -> str:
     """
     Return the C expression of `function`, such as sigmoid, for a float expression `x` without side
     effects. If `function` is `None`, return `x`. The C functions that the expression calls are
-    added to `kernels`.
+    added to `kernels`. `parameters` are C expressions that replace the parameters of `function`.
     """
     if function is None:
         return x
-    needs, text = expression(function.data, x, [float_literal(v) for v in function.values])
+    known = parameters or [float_literal(v) for v in function.values]
+    needs, text = expression(function.data, x, known)
     for name in needs:
         kernels.use(name)
     if (affine := function.affine) is None:

@@ -49,6 +49,7 @@ from ceras_ir.transforms.quantization.analysis.rescaling import (
     fixed_point,
     lookup_table,
     only_shifts,
+    rows_of_table,
 )
 from ceras_ir.transforms.quantization.integer_forms import addend_multipliers
 from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
@@ -169,11 +170,11 @@ def _table_reason(op: graph.LookupOp) -> str | None:
         return None if is_equal else _table_refusal(function)
     if any(len(e) != channels[0] for e in exponents):
         return f"{channels[0]} exponents expected, got {len(exponents[0])} and {len(exponents[1])}"
-    pairs = list(zip(*exponents, strict=True))
-    for pair in sorted(set(pairs)):
-        wanted = lookup_table(function, source, target, entries, [pair])
-        rows = zip(op.channel_rows or (), pairs, strict=True)
-        if any(op.tables[r].tobytes() != wanted.data.data for r, p in rows if p == pair):
+    rows = rows_of_table(function, exponents)
+    for row in dict.fromkeys(rows):
+        wanted = lookup_table(function, source, target, entries, [row])
+        found = zip(op.channel_rows or (), rows, strict=True)
+        if any(op.tables[r].tobytes() != wanted.data.data for r, other in found if other == row):
             return _table_refusal(function)
     return None
 

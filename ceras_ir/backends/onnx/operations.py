@@ -204,7 +204,12 @@ class Operations(Movement):
         node = f"{name}/{function.data.value}" if name in self.builder.names else name
         before, after = exponents or ((), ())
         x = self._scaled(x, before, f"{name}/argument", order, shape)
-        x = add_function(self.builder, function, x, node, shape)
+        if (slopes := function.slopes) is not None:
+            numbers = broadcast(np.array(slopes, np.float32), order)
+            slope = self.builder.constant(numbers, f"{name}/slope")
+            x = self.builder.node("PRelu", [x, slope], node, FLOAT_DTYPE, shape)
+        else:
+            x = add_function(self.builder, function, x, node, shape)
         x = self._scaled(x, [-e for e in after], f"{name}/result", order, shape)
         self._finish(op.result, x, order)
 

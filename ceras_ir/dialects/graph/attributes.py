@@ -137,7 +137,7 @@ class Function(StrEnum):
         "leaky_relu",
         Facts(OnnxOperator("LeakyRelu", 13, (0.01,)), ("alpha",), is_homogeneous=True),
     )
-    """`x` if `x >= 0`, else `p0 * x`"""
+    """`x` if `x >= 0`, else `p0 * x`; in `graph.unary` also with a slope for each channel"""
     SIGMOID = "sigmoid", Facts(OnnxOperator("Sigmoid"))
     """`1 / (1 + exp(-x))`"""
     TANH = "tanh", Facts(OnnxOperator("Tanh"))
@@ -208,7 +208,8 @@ class FunctionAttr(ParametrizedAttribute):
     """
     An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`. In
     `#graph.function<hard_swish, scale 0.75, offset 0.5>`, the result is multiplied by the scale,
-    then the offset is added. A function that only clips has neither.
+    then the offset is added. A function that only clips has neither. `leaky_relu` can have a slope
+    for each channel: `#graph.function<leaky_relu, 0.1, 0.25>` for two channels.
     """
 
     name = "graph.function"
@@ -238,6 +239,18 @@ class FunctionAttr(ParametrizedAttribute):
     @property
     def values(self) -> tuple[float, ...]:
         return tuple(p.data for p in self.constants)
+
+    @property
+    def slopes(self) -> tuple[float, ...] | None:
+        """The slope of each channel, or `None` if the function is the same for all channels."""
+        has_slopes = self.data is Function.LEAKY_RELU and len(self.constants) > 1
+        return self.values if has_slopes else None
+
+    def of_channel(self, channel: int) -> "FunctionAttr":
+        """Return the function of a channel."""
+        if self.slopes is None:
+            return self
+        return FunctionAttr(self.data, [self.slopes[channel]], self.affine)
 
     @property
     def affine(self) -> tuple[float, float] | None:
@@ -272,7 +285,8 @@ class FunctionAttr(ParametrizedAttribute):
         return self.data.facts.is_homogeneous
 
     def verify(self) -> None:
-        if (got := len(self.constants)) != (n := len(self.data.facts.parameters)):
+        got, n = len(self.constants), len(self.data.facts.parameters)
+        if got != n and self.slopes is None:
             raise VerifyException(f"{self.data} has {n} parameters, got {got}")
         if self.data is Function.CLIP and not self.values[0] <= self.values[1]:
             raise VerifyException(f"empty clip range [{self.values[0]}, {self.values[1]}]")

@@ -51,7 +51,7 @@ class UnaryOp(InputOperation):
     """
     `result = function(input)`, element by element; see `Function`. With exponents, channel `c`
     (index of the last dimension) is scaled: `result = function(input * 2^input_exponents[c]) *
-    2^-result_exponents[c]`.
+    2^-result_exponents[c]`. A `leaky_relu` with exponents can have a slope for each channel.
 
         %y = graph.unary <clip, 0.0, 6.0> %x : tensor<4xf32>
     """
@@ -112,8 +112,12 @@ class UnaryOp(InputOperation):
             raise VerifyException("a quantized function must be 'graph.lookup'")
         if (self.input_exponents is None) != (self.result_exponents is None):
             raise VerifyException("exponents of operand and result must be given together")
+        channels, slopes = (1, *shape_of(self.result))[-1], self.function.slopes
+        if slopes is not None and (len(slopes) != channels or self.input_exponents is None):
+            raise VerifyException(
+                f"one slope, or {channels} slopes and exponents expected, got {len(slopes)} slopes"
+            )
         for exponents in self.channel_exponents or ():
-            channels = (1, *shape_of(self.result))[-1]
             if len(exponents) != channels or any(abs(e) > self.MAX_EXPONENT for e in exponents):
                 raise VerifyException(
                     f"{channels} exponents <= {self.MAX_EXPONENT} expected, got {list(exponents)}"

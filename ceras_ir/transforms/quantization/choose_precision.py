@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import inf, isinf, isnan, nan
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -60,8 +61,11 @@ from ceras_ir.transforms.quantization_options import (
 CHUNKS = 6
 """The number of groups of samples: one for estimates, and one for each measurement."""
 
-MAX_CHUNK_SAMPLES, MACS_PER_CHUNK = 4, 400_000_000
+MAX_CHUNK_SAMPLES, MAX_CHUNK_MACS = 4, 400_000_000
 """The maximum number of samples in a group, and the multiplications of a group."""
+
+MAX_CHEAP_SAMPLES, MAX_CHEAP_MACS = 10, 60_000_000
+"""The same for networks with few multiplications, whose groups can be larger."""
 
 UNNOTICED_SHARE = 0.01
 """The share of the time of the network that is not noticed, nor named in notes."""
@@ -84,8 +88,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
 
     1. If estimates and measurement differ by 3 dB, the best values are measured separately.
     2. Two batches without measured benefit are undone.
-    3. The search stops if each output has the goal of the kind (`goal`, see `output_kinds.py`), if
-       no value fits in the budget, or if no samples are left.
+    3. The search stops if each output has the goal of its kind (`goal`, see `output_kinds.py`) on
+       all samples of measurements, if no value fits in the budget, or if no samples are left.
     4. The search continues below the goal while all values together take 1% of the time.
     5. A budget of 1 or more sets no limit and no goal.
 
@@ -98,8 +102,9 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     Without `narrow`, a value with only float consumers, such as scores before a sigmoid, is chosen
     first, because int8 scores have ties.
 
-    If the values take more than 1% of the time, stderr names them, the kinds of the outputs and the
-    reason to stop. A warning is printed if the measured ratio is below 6 dB. Changes no value.
+    If the values take more than 1% of the time, or a goal is given, stderr names them, the kinds of
+    the outputs and the reason to stop. A warning is printed if the measured ratio is below 6 dB.
+    Changes no value.
 
     Before, with `calibration=samples.npz budget=0.6`:
 
@@ -177,14 +182,17 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             if not self.narrow
             and all(u.operation not in inside for u in uses_after_moves(value, joined=False))
         }
-        search = Search(main, meter, self._times, limits, candidates, copied, scores)
+        used = max(MAX_CHUNK_MACS // max(multiplications(main), 1), len(chunks[-1]))
+        judged = list(chain.from_iterable(chunks[1:]))[:used]
+        search = Search(main, meter, self._times, limits, candidates, copied, scores, judged)
         search.run(chunks[1:])
         noises = search.before, search.predicted, search.measured
         known = noises if meter.varies else (nan, nan, nan)
         ratios = [round(decibels(1.0, noise), 1) for noise in known]
         found = dict(zip(("before", "after", "measured"), ratios, strict=True))
         note(main, NOISE, **{when: ratio for when, ratio in found.items() if not isnan(ratio)})
-        if search.chosen and (share := search.spent / work) > UNNOTICED_SHARE:
+        share = search.spent / work
+        if (search.chosen and share > UNNOTICED_SHARE) or self.goal is not None:
             self._report_choice(main, search, ratios, share)
         if found["measured"] < MIN_USABLE_DB:
             for candidate in search.chosen:
@@ -198,9 +206,14 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         Return the meter of noise at the outputs, and groups of samples: a group for estimates, and
         a group for each measurement. If there are few samples, they are used for both.
         """
-        fitting = MACS_PER_CHUNK // max(multiplications(main), 1)
-        size = min(max(fitting, 1), MAX_CHUNK_SAMPLES)
+        macs = max(multiplications(main), 1)
+        size = max(
+            min(MAX_CHUNK_MACS // macs, MAX_CHUNK_SAMPLES),
+            min(MAX_CHEAP_MACS // macs, MAX_CHEAP_SAMPLES),
+            1,
+        )
         samples = list(self.data(main, "weighing values", size * CHUNKS))
+        size = min(size, max(len(samples) // CHUNKS, MAX_CHUNK_SAMPLES))
         count = max(min(CHUNKS, len(samples) // size), 1)
         chunks = [samples[i::count][:size] for i in range(count)]
         return SensitivityMeter(module_of(main), samples), chunks if count > 1 else chunks * 2
@@ -243,17 +256,18 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         self, main: FuncOp, search: Search, noise: Sequence[float], share: float
     ) -> None:
         chosen = search.chosen
-        count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
+        count = "1 value" if len(chosen) == 1 else f"{len(chosen) or 'no'} values"
         before, _, measured = ("none" if isinf(d) else decibel_text(d) for d in noise)
         goals = {
             f"{kind_of(main, value).text}: {goal:g} dB"
             for value, goal in self._goals(main, search.meter).items()
         }
         goal = "no goal" if search.limits.is_infinite else f"goal {', '.join(sorted(goals))}"
+        ratios = f"{before} -> {measured}" if chosen else measured
+        cost = f", for {share:.1%} of the modelled time: {_noisiest(chosen)}" if chosen else ""
         remark(
             f"{self.name}: note: 16 bits for {count}: noise of stored values, without the rounding "
-            f"of weights, measured {before} -> {measured} ({goal}; {search.reason}), for "
-            f"{share:.1%} of the modelled time: {_noisiest(chosen)}"
+            f"of weights, measured {ratios} ({goal}; {search.reason}){cost}"
         )
 
     def _warn(self, stored: list[Candidate], after: float) -> None:

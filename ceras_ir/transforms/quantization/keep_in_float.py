@@ -223,7 +223,9 @@ class AffineRule(ExceptionOptions, FloatNetworkPass):
 
     Batch normalizations of sub-bands have this form. `fold-affine` and `depthwise` convert those
     with a factor per channel; the others would round the factors, the product, the offsets and the
-    sum. In float, only the result is rounded. Changes no value.
+    sum. In float, only the result is rounded. A depthwise layer whose result only such a product
+    uses remains in float too: its few weights and its result would be rounded, and the time would
+    be the same. Changes no value.
 
     Before:
 
@@ -254,8 +256,27 @@ class AffineRule(ExceptionOptions, FloatNetworkPass):
             users = [use.operation for use in inner.results[0].uses]
             is_affine = len(users) == 1 and _adds_constant(users[0])
             if is_affine and len(np.unique(np.abs(factors))) > 1:
-                for each in (inner, users[0]):
+                layer = _depthwise_producer(inner)
+                named = layer is not None and is_named(node_names(layer), self.besides)
+                for each in (inner, users[0], *([] if layer is None or named else [layer])):
                     keep_in_float(each, AFFINE_REASON)
+
+
+def _depthwise_producer(op: Operation) -> graph.LinearOperation | None:
+    """
+    Return the layer with single-channel groups of which `op` is the only consumer, directly or
+    after data movement, or `None`.
+    """
+    while True:
+        moved = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
+        if len(moved) != 1 or not moved[0].has_one_use():
+            return None
+        producer = moved[0].owner
+        if isinstance(producer, graph.LinearOperation):
+            return producer if producer.has_single_channel_groups else None
+        if not isinstance(producer, Operation) or not keeps_scale(producer):
+            return None
+        op = producer
 
 
 def _adds_constant(op: Operation) -> bool:

@@ -62,6 +62,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
 )
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
+from ceras_ir.transforms.quantization.channel_slopes import MergeSlopesRule
 from ceras_ir.transforms.quantization_options import (
     ArithmeticOptions,
     CalibrationOptions,
@@ -408,5 +409,6 @@ class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsO
             NormalizationRule(),
             with_options_of(RowRule, self),
             SplitActivationRule(),
+            MergeSlopesRule(),
             with_options_of(SiluRule, self),
         )

@@ -62,7 +62,10 @@ TORCH_FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
     """Apply the elementwise `function` to a tensor."""
-    y = TORCH_FUNCTIONS[function.data](x, *function.values)
+    if (slopes := function.slopes) is not None:
+        y = torch.where(x >= 0, x, x * torch.tensor(slopes, dtype=x.dtype, device=x.device))
+    else:
+        y = TORCH_FUNCTIONS[function.data](x, *function.values)
     if (affine := function.affine) is None:
         return y
     scale, offset = affine

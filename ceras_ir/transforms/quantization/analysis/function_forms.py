@@ -225,9 +225,16 @@ def reading_of(value: SSAValue) -> Reading:
     assert isinstance(op, graph.UnaryOp)
     if (factors := op.channel_factors) is None:
         return Reading(_bounds(op.function, None), None, (_encoded(op.function, (1.0, 1.0)),))
-    distinct, kinds = np.unique(np.stack(factors), axis=1, return_inverse=True)
-    functions = tuple(_encoded(op.function, (up, down)) for up, down in distinct.T.tolist())
-    return Reading(_bounds(op.function, factors[0]), kinds.reshape(-1), functions)
+    slopes = op.function.slopes or np.zeros(len(factors[0]), np.float32)
+    _, first, kinds = np.unique(
+        np.stack([*factors, slopes]), axis=1, return_index=True, return_inverse=True
+    )
+    functions = tuple(
+        _encoded(op.function.of_channel(c), (float(factors[0][c]), float(factors[1][c])))
+        for c in first.tolist()
+    )
+    bounds = _bounds(op.function.of_channel(0), factors[0])
+    return Reading(bounds, kinds.reshape(-1), functions)
 
 
 def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> SumFunction:

@@ -108,6 +108,11 @@ class Search:
     copied: Mapping[SSAValue, Candidate]
     first: Collection[SSAValue]
     """The values that are chosen first."""
+    judged: Sequence[Sample] = ()
+    """
+    The samples on which a goal must also be met, and on which both ratios of the note are measured;
+    by default those of the last measurement.
+    """
     separate: set[SSAValue] = field(default_factory=set[SSAValue])
     """The values that were measured separately."""
     chosen: list[Candidate] = field(default_factory=list[Candidate])
@@ -127,7 +132,7 @@ class Search:
         no measurement uses samples on which a choice depends. A single group is used for all
         measurements.
         """
-        pending = [*self.candidates.values()]
+        pending, initial = [*self.candidates.values()], _Attributes(self.main)
         shares = self._shares(chunks[0])
         self.before = self.measured = mean_share(shares.values())
         if self._take(pending, inf, self.limits.time):  # Only the values of `first`.
@@ -135,9 +140,13 @@ class Search:
             shares = self._shares(chunks[0])
             self.measured = mean_share(shares.values())
         self.reason = self._search(pending, shares, chunks)
-        if not self.limits.is_infinite and self._take(pending, -inf, self.limits.free_time):
-            self.measured = mean_share(self._shares(chunks[-1]).values())
+        if not self.limits.is_infinite:
+            self._take(pending, -inf, self.limits.free_time)
         self.predicted = sum(c.noise for c in pending)
+        if self.chosen:
+            judged = self.judged or chunks[-1]
+            self.measured = mean_share(self._shares(judged).values())
+            self.before = mean_share(self._former_shares(initial, judged).values())
 
     def _search(
         self,
@@ -162,6 +171,8 @@ class Search:
                 reason = "no other value fits in the budget" if is_full else ALL_CHOSEN
                 break
             shares = self._shares(following)
+            if self.judged and self._is_good(shares):
+                shares = self._shares(self.judged)
             self.measured = mean_share(shares.values())
             if self._is_better(best, following):
                 best, failures = _Choice(self, pending), 0
@@ -183,11 +194,18 @@ class Search:
         if self.measured * MIN_GAIN < best.measured:
             return True
         # Samples differ: measure the former choice on the same samples.
-        present = _Attributes(self.main)
-        best.attributes.restore()
-        former = mean_share(self._shares(samples).values())
-        present.restore()
+        former = mean_share(self._former_shares(best.attributes, samples).values())
         return self.measured * MIN_GAIN < former
+
+    def _former_shares(
+        self, attributes: _Attributes, samples: Sequence[Sample]
+    ) -> dict[SSAValue, float]:
+        """Return the measured noise-to-signal ratio of each output for a former choice."""
+        present = _Attributes(self.main)
+        attributes.restore()
+        former = self._shares(samples)
+        present.restore()
+        return former
 
     def _is_good(self, shares: Mapping[SSAValue, float]) -> bool:
         return all(

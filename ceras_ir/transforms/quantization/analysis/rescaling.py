@@ -10,6 +10,7 @@ removed: 1/4 becomes `1 / 2**2`, and 8 becomes `8 / 2**0`, without error.
 
 from collections.abc import Iterable, Sequence
 from math import floor, frexp, ldexp
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,26 +186,30 @@ def stored_constant(
     return graph.ConstantOp.from_array(stored, element, location=location)
 
 
+TableRow: TypeAlias = tuple[int, int, graph.FunctionAttr]
+"""A row of a table: integers added to the exponents of operand and result, and the function."""
+
+
 def lookup_table(
     function: graph.FunctionAttr,
     source: UniformType,
     target: UniformType,
     entries: int = 256,
-    exponents: Sequence[tuple[int, int]] = (),
+    rows: Sequence[TableRow] = (),
 ) -> DenseIntOrFPElementsAttr:
     """
     Return the table of `function` for stored integers: `quantize(function(dequantize(i)))` for i
     from -entries/2 to entries/2 - 1. Bits equal those of `graph.dequantize`, `graph.unary` and
     `graph.quantize`.
 
-    With `exponents`, the table has a row for each pair of integers, which are added to the exponent
+    With `rows`, the table has a row for each: its function, with its integers added to exponents
     of the operand and of the result.
     """
-    rows = [
-        _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
-        for before, after in exponents or [(0, 0)]
+    found = [
+        _entries(row, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
+        for before, after, row in rows or [(0, 0, function)]
     ]
-    table = np.stack(rows) if exponents else rows[0]
+    table = np.stack(found) if rows else found[0]
     type = TensorType(target.storage, table.shape)
     return DenseIntOrFPElementsAttr(type, BytesAttr(table.tobytes()))
 
@@ -223,6 +228,14 @@ INPUT_EXPONENTS, RESULT_EXPONENTS = "graph.input_exponents", "graph.result_expon
 """Attributes of a `graph.lookup` with rows: the channel exponents of `graph.unary`."""
 
 
+def rows_of_table(
+    function: graph.FunctionAttr, exponents: tuple[Sequence[int], Sequence[int]]
+) -> list[TableRow]:
+    """Return the row of each channel, for exponents of operand and result of each channel."""
+    pairs = enumerate(zip(*exponents, strict=True))
+    return [(before, after, function.of_channel(c)) for c, (before, after) in pairs]
+
+
 def table(
     function: graph.FunctionAttr,
     input: SSAValue,
@@ -233,16 +246,16 @@ def table(
     """
     Return a `graph.lookup` for the stored operand `input`. The table has `entries` results of
     `function`, stored as `target`. If given, `exponents` are the exponents of the factors 2^e of
-    operand and result for each channel; channels with equal exponents share a table.
+    operand and result for each channel; channels with equal exponents and slopes share a table.
     """
     source = graph.stored_element(input)
     if exponents is None:
         lookup = graph.LookupOp(input, lookup_table(function, source, target, entries), target)
     else:
-        pairs = list(zip(*exponents, strict=True))
-        distinct = sorted(set(pairs))
+        rows = rows_of_table(function, exponents)
+        distinct = sorted(set(rows), key=lambda row: (*row[:2], row[2].values))
         tables = lookup_table(function, source, target, entries, distinct)
-        lookup = graph.LookupOp(input, tables, target, [distinct.index(pair) for pair in pairs])
+        lookup = graph.LookupOp(input, tables, target, [distinct.index(row) for row in rows])
         lookup.attributes[INPUT_EXPONENTS] = integers(exponents[0])
         lookup.attributes[RESULT_EXPONENTS] = integers(exponents[1])
     lookup.attributes[FUNCTION] = function

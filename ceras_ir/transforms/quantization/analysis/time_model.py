@@ -21,9 +21,29 @@ from ceras_ir.network.function import (
     uses_after_moves,
 )
 from ceras_ir.network.integer import row_exponents_within
-from ceras_ir.network.storage import WIDE, width
+from ceras_ir.network.storage import NARROW, WIDE, width
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
+
+
+@dataclass(frozen=True)
+class TableTimes:
+    """The times of a lookup of an element, in units of an 8-bit product, by operand and result."""
+
+    narrow: float
+    """8 bits to 8 bits."""
+    wide_result: float
+    """8 bits to 16 bits."""
+    wide_operand: float
+    """16 bits to 8 bits."""
+    wide: float
+    """16 bits to 16 bits."""
+
+    def of(self, operand: int, result: int) -> float:
+        """Return the time for an operand and a result with these numbers of bits."""
+        if operand == WIDE:
+            return self.wide if result == WIDE else self.wide_operand
+        return self.wide_result if result == WIDE else self.narrow
 
 
 @dataclass(frozen=True)
@@ -37,24 +57,46 @@ class Rates:
     """A product without shared operands, as in depthwise layers."""
     element: float
     """Storing an element of 8 bits, or the additional two bytes of a wider element."""
-    finer_table: float
-    """The additional time per element of a table lookup with 16-bit operands."""
+    table: TableTimes
+    """A lookup in a single table."""
+    channel_tables: TableTimes
+    """A lookup in tables of channels."""
     wider: float
     """The additional share of the time of a layer on the host if the operand has 16 bits."""
     moved: float = 1.0
     """A product on the host. An accelerator with 8 bits leaves 16-bit layers to the host."""
 
+    def lookup(self, operand: int, result: int, *, by_channel: bool) -> float:
+        """Return the time of a lookup of an element for numbers of bits of operand and result."""
+        return (self.channel_tables if by_channel else self.table).of(operand, result)
 
-HOST = Rates(unshared=2.5, element=10.0, finer_table=30.0, wider=0.7)
+
+HOST = Rates(
+    unshared=2.5,
+    element=10.0,
+    table=TableTimes(narrow=10.0, wide_result=46.0, wide_operand=50.0, wide=70.0),
+    channel_tables=TableTimes(narrow=55.0, wide_result=80.0, wide_operand=70.0, wide=77.0),
+    wider=0.7,
+)
 """
 The rates of C with vector instructions: 232 products per nanosecond. If all values have 16 bits,
 networks take 0 to 19% longer, because stores and loads have a large share.
 """
 
-ACCELERATOR_HOST = Rates(unshared=64.0, element=128.0, finer_table=360.0, wider=1.0, moved=64.0)
-"""The rates of the host of an accelerator, in products of the accelerator."""
+ACCELERATOR_HOST = Rates(
+    unshared=64.0,
+    element=128.0,
+    table=TableTimes(narrow=128.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
+    channel_tables=TableTimes(narrow=282.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
+    wider=1.0,
+    moved=64.0,
+)
+"""
+The rates of the host of an accelerator, in products of the accelerator. Tables are in proportion to
+the instructions of C per element, 5 to 17, counted in an emulator.
+"""
 
-FLOAT_PRODUCT_TIME, FLOAT_UNSHARED_PRODUCT = 4, 32
+FLOAT_PRODUCT_TIME, FLOAT_UNSHARED_PRODUCT = 4, 8
 """The time of a float product on a host, with shared and without shared operands."""
 
 STATE_PRODUCT, GATE = 2, 300
@@ -85,7 +127,8 @@ class TimeModel:
         """
         Return the estimated time of a float network after quantization, including operations that
         remain float, in units of an 8-bit product. For an accelerator, float operations do not
-        count, because the host has a separate budget.
+        count, because the host has a separate budget, except layers with single-channel groups: the
+        host computes them in any precision.
         """
         total, inside = 0.0, quantized_operations(main)
         for op in main.body.block.ops:
@@ -93,11 +136,14 @@ class TimeModel:
                 total += self._rates.moved * _recurrence(op, STATE_PRODUCT)
             elif op not in inside and not self.narrow:
                 total += time_of_operation(op)
-            if op not in inside:
+            is_layer = isinstance(op, graph.LinearOperation)
+            if op not in inside and not (self.narrow and is_layer and op.has_single_channel_groups):
                 continue
             size = prod(graph.shape_of(op.results[0]))
             if isinstance(op, graph.LinearOperation):
                 total += self._layer(op) + HOST.element * size
+            elif isinstance(op, graph.UnaryOp) and is_table(op):
+                total += self._lookup(op, width(op.input), width(op.result)) * size
             elif has_quantized_form(op):
                 rates = HOST if self._is_accelerated(op) else self._rates
                 total += rates.element * size
@@ -110,14 +156,17 @@ class TimeModel:
         """
         size = prod(graph.shape_of(value))
         more = self._rates.element * size / 2
-        if any(is_table(use.operation) for use in value.uses):
-            more = self._rates.finer_table * size
+        for op in {use.operation: None for use in value.uses}:
+            if isinstance(op, graph.UnaryOp) and is_table(op):
+                more += self._lookup(op, WIDE, width(op.result)) * size
+                more -= self._lookup(op, NARROW, width(op.result)) * size
         if any(is_copy(use.operation) for use in value.uses):
             more += self._rates.element * size  # The copy becomes a separate operation.
         more += self._moved_operations(value)
         table = value.owner
-        if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
-            more += self._rates.element * size  # Two tables of bytes instead of one.
+        if isinstance(table, graph.UnaryOp) and is_table(table):
+            more += self._lookup(table, width(table.input), WIDE) * size
+            more -= self._lookup(table, width(table.input), NARROW) * size
         is_split = False
         for op in _consuming_layers(value):
             is_plain = width(op.results[0]) != WIDE and op.residual is None
@@ -136,6 +185,10 @@ class TimeModel:
             else:
                 more += self._rates.moved * op.macs
         return more
+
+    def _lookup(self, op: graph.UnaryOp, operand: int, result: int) -> float:
+        """Return the time per element of a function that becomes a lookup table."""
+        return self._rates.lookup(operand, result, by_channel=op.channel_exponents is not None)
 
     def _on_host(self, op: graph.LinearOperation) -> float:
         """
@@ -239,9 +292,13 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
         else:
             total = op.macs + HOST.element * size  # On the device, which stores as fast.
     elif isinstance(op, graph.LookupOp):
-        element = graph.quantized_element(op.input)
-        if element is not None and element.storage.width.data == WIDE:
-            total += rates.finer_table * size
+        bits = [
+            NARROW
+            if (element := graph.quantized_element(v)) is None
+            else element.storage.width.data
+            for v in (op.input, op.result)
+        ]
+        total = rates.lookup(*bits, by_channel=op.channel_rows is not None) * size
     return total
 
 

@@ -17,7 +17,7 @@
 // to store them. An accelerator of 8 bits would leave the second product to a host. The result has
 // 16 bits because only floats read it; such an accelerator would compute it twice, which costs more
 // than its budget.
-// NOTE: choose-precision: note: 16 bits for 3 values: noise of stored values, without the rounding of weights, measured {{-?[0-9.]+}} dB -> {{[0-9.]+}} dB (no goal; all values with noise have 16 bits), for {{[0-9.]+}}% of the modelled time: uneven ({{100|99}}% of the noise), {{.*}}head (0% of the noise)
+// NOTE: choose-precision: note: 16 bits for 3 values: noise of stored values, without the rounding of weights, measured {{-?[0-9.]+}} dB -> {{[0-9.]+}} dB (no goal; all values with noise have 16 bits), for {{[0-9.]+}}% of the modelled time: uneven ({{100|99}}% of the noise), {{.*}}head ({{0|1}}% of the noise)
 // CHECK-LABEL: func.func @main(
 // LESS-LABEL: func.func @main(
 // LESS-SAME: graph.exponent = -6 : i64})

@@ -1,0 +1,90 @@
+"""Check PReLU with a slope per channel: the tables, the accuracy, and the code of targets."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_harness import check, place
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.data.array_archive import save_arrays
+from ceras_ir.dialects import graph
+from ceras_ir.driver.verify import tool as verify
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization_options import Silu
+
+SLOPES = 0.25, 1.5, -0.5, 0.25, 0.75, 0.125, 2.0, 0.0
+NETWORK = """
+!map = tensor<1x4x4x8xf32>
+func.func @main(%x: tensor<1x4x4x3xf32>) -> !map {{
+  %w = graph.constant dense<{first}> : tensor<8x1x1x3xf32> : tensor<8x1x1x3xf32>
+  %v = graph.constant dense<{last}> : tensor<8x1x1x8xf32> : tensor<8x1x1x8xf32>
+  %s = graph.constant dense<{slopes}> : tensor<8xf32> : tensor<8xf32>
+  %0 = graph.conv2d %x, %w : (tensor<1x4x4x3xf32>, tensor<8x1x1x3xf32>) -> !map
+  %1 = graph.unary <clip, -inf, 0.0> %0 : !map
+  %2 = graph.binary mul %1, %s : (!map, tensor<8xf32>) -> !map
+  %3 = graph.unary <relu> %0 : !map
+  %4 = graph.binary add %3, %2 : (!map, !map) -> !map
+  %5 = graph.conv2d %4, %v : (!map, tensor<8x1x1x8xf32>) -> !map
+  func.return %5 : !map
+}}
+"""
+
+
+def network() -> ModuleOp:
+    random = np.random.default_rng(3)
+    first, last = (random.normal(0, 1, (8, 1, 1, n)).round(5).tolist() for n in (3, 8))
+    text = NETWORK.format(first=first, last=last, slopes=list(SLOPES))
+    return parse_text(load_context(), text, "slopes.mlir")
+
+
+def samples(path: Path) -> str:
+    data = np.random.default_rng(4).normal(0, 1, (40, 4, 4, 3)).astype(np.float32)
+    save_arrays(str(path / "c.npz"), {"input0": data})
+    return str(path / "c.npz")
+
+
+@pytest.mark.parametrize(("silu", "bound"), [("table", 29), ("table16", 29.9)])
+def test_slopes_become_rows_of_a_table(tmp_path: Path, silu: Silu, bound: float) -> None:
+    module, data = network(), samples(tmp_path)
+    floats = module.clone()
+    QuantizePass(data, budget=0, silu=silu, observer="minmax").apply(load_context(), module)
+    ops = list(main_function(module).body.block.ops)
+    (lookup,) = (op for op in ops if isinstance(op, graph.LookupOp))
+    assert not any(isinstance(op, graph.BinaryOp | graph.UnaryOp) for op in ops)
+    assert lookup.channel_rows is not None
+    source, target = graph.stored_element(lookup.input), graph.stored_element(lookup.result)
+    half = lookup.tables.shape[1] // 2
+    exponents = [lookup.attributes[f"graph.{side}_exponents"] for side in ("input", "result")]
+    before, after = (np.array(graph.attributes.integers_of(side)) for side in exponents)
+    stored = np.arange(-half, half)
+    for channel, row in enumerate(lookup.channel_rows):
+        x = (stored - source.zero_point) * source.scale * 2.0 ** before[channel]
+        y = np.where(x < 0, x * SLOPES[channel], x) * 2.0 ** -after[channel] / target.scale
+        expected = np.clip(np.rint(y) + target.zero_point, target.low, target.high)
+        np.testing.assert_array_equal(lookup.tables[row], expected)
+    inputs = [{"input0": array[None]} for array in np.load(data)["input0"][:8]]
+    assert output_ratio(floats, module, inputs) > bound
+    check(place(module), inputs[0])
+
+
+def test_slopes_in_float_are_separate_operations(tmp_path: Path) -> None:
+    module, data = network(), samples(tmp_path)
+    named = "graph.unary at line 11"
+    QuantizePass(data, budget=0, float=(named,)).apply(load_context(), module)
+    ops = list(main_function(module).body.block.ops)
+    assert not any(isinstance(op, graph.LookupOp) for op in ops)
+    functions = [op.spelling for op in ops if isinstance(op, graph.UnaryOp)]
+    assert functions == ["relu", "clip"]
+
+
+@pytest.mark.parametrize("target", ["c", "nnet", "vta", "onnx"])
+def test_targets_agree(tmp_path: Path, target: str) -> None:
+    model, data = tmp_path / "m.mlir", samples(tmp_path)
+    model.write_text(str(network()))
+    options = ["--calibrate", data, "--inputs", data, "--samples", "2", "--targets", target]
+    assert verify.main([str(model), *options]) == 0
