@@ -165,6 +165,8 @@ class DataflowBoard:
     """The clock of the circuit, from which frames per second follow."""
     port_bytes: int = board_field(minimum=1, maximum=64, example="8")
     """The bytes per cycle of each port."""
+    part: str = board_field("", example='"xczu7ev-ffvc1156-2-e"')
+    """The name of the chip for the tools of the vendor."""
     nextpnr: str = board_field("", pattern=r"\w+ \w+ \w+", example='"85k CABGA756 6"')
     """The size, package and speed grade in nextpnr, if nextpnr supports the chip."""
 

@@ -36,7 +36,7 @@ from ceras_ir.backends.dataflow.processes import (
     Send,
 )
 
-DRAIN = 5  # cycles from the last weight of a filter to the first word of sums
+DRAIN = 7  # cycles from the last weight of a filter to the first word of sums
 RESTART = 4  # cycles from the last weight for a group of rows to the first weight for the next
 FETCH = 3  # cycles from the last row that a group needs to the first weight: go, running, fetched
 BY_ROW_FETCH = 1  # the same if weights are in the order of rows: the first weight waits
@@ -145,6 +145,13 @@ def row_order(block: Block, plan: PipelinePlan) -> list[Word]:
     return found
 
 
+def skid_buffer(link: Link, out: Link) -> Process:
+    """Pass words on in the cycle in which they arrive, and hold a word that is not taken."""
+    left = -1
+    while True:
+        left = yield Send([out], (yield Receive(link, left + 1)))
+
+
 @dataclass(eq=False)
 class ConvolutionModel:
     """The processes of a convolution. `order` has the words of the input."""
@@ -171,9 +178,11 @@ class ConvolutionModel:
         Start the processes. `rows` and `rows_freed` count the rows of the residual that are stored
         and that are no longer needed.
         """
+        sent = Link()
         self.engine.start(self._window_buffer(link))
         self.engine.start(self._sequencer())
-        self.engine.start(self._epilogue(out, rows, rows_freed))
+        self.engine.start(self._epilogue(sent, rows, rows_freed))
+        self.engine.start(skid_buffer(sent, out))
 
     def _window_buffer(self, link: Link) -> Process:
         buffer, layer = self.planned.buffer, self.planned.layer
@@ -277,7 +286,7 @@ class ConvolutionModel:
     def _epilogue(self, out: Link, rows: Events | None, rows_freed: Events) -> Process:
         lanes, layer = self.planned.lanes, self.planned.layer
         channels, height = layer.feature.channels, layer.feature.rows
-        registers, at = Registers(), 0
+        registers, at = Registers(3), 0
         while True:
             for start in range(0, height, lanes.rows):
                 count = min(lanes.rows, height - start)

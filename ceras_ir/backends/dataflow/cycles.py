@@ -131,10 +131,20 @@ class _Model:
             offer = yield Peek(link)
             self.engine.accept(link, (yield Send(outs, offer)))
 
-    def _register(self, link: Link, out: Link) -> Process:
-        left = 0
+    def _registers(self, count: int, link: Link, out: Link) -> Process:
+        registers, taken = Registers(count), -1
         while True:
-            left = yield Send([out], (yield Receive(link, left)) + 1)
+            offer = yield Peek(link)
+            taken = registers.advance(max(offer, taken + 1))
+            self.engine.accept(link, taken)
+            yield from self._leave(registers, taken, out)
+
+    def _leave(
+        self, registers: Registers, taken: int, out: Link
+    ) -> Generator[ProcessRequest, int, None]:
+        # Send a word that the first register took at `taken`.
+        offer = registers.offer(taken)
+        registers.leave(offer, (yield Send([out], offer)))
 
     def _queue(self, link: Link, words: int) -> Link:
         out, written, freed = Link(), Events(), Events()
@@ -180,7 +190,7 @@ class _Model:
                 joined = self._concatenation(block, operands[0], out, written, freed)
                 self.engine.start(joined)
             case FunctionTable():
-                self.engine.start(self._register(operands[0], out))
+                self.engine.start(self._registers(2, operands[0], out))
             case Repetition():
                 self.engine.start(self._repetition(block, operands[0], out))
             case Selection():
@@ -202,23 +212,23 @@ class _Model:
                     room += 1
                 ready = (yield Receive(link, ready)) + 1
                 if row.is_last:
-                    self.engine.post(written, ready)
+                    # The register before the memory.
+                    self.engine.post(written, ready + 1)
                     rows += 1
 
     def _ordered(self, block: Block, out: Link, written: Events, freed: Events) -> Process:
-        left = 0
+        registers, taken = Registers(2), -1
         while True:
-            read = yield Next(written)
+            complete = yield Next(written)
             for _ in range(block.feature.channels):
-                # The previous word has left, or leaves in this cycle.
-                read = max(read, left)
-                left = yield Send([out], read + 1)
-            self.engine.post(freed, read + 1)
+                taken = registers.advance(max(complete, taken + 1))
+                yield from self._leave(registers, taken, out)
+            self.engine.post(freed, taken + 1)
 
     def _addition(
         self, block: Addition, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
-        order, registers = row_order(block.inputs[0], self.plan), Registers()
+        order, registers = row_order(block.inputs[0], self.plan), Registers(3)
         stored, rows, complete, taken = 0, 0, 0, -1
         while True:
             base = rows
@@ -232,36 +242,40 @@ class _Model:
                 if row.is_last:
                     self.engine.post(freed, taken + 1)
                     rows += 1
-                offer = registers.offer(taken)
-                registers.leave(offer, (yield Send([out], offer)))
+                yield from self._leave(registers, taken, out)
 
     def _concatenation(
         self, block: Concatenation, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
         order, second = row_order(block.inputs[0], self.plan), block.inputs[1].feature.channels
-        left, complete = 0, 0
+        registers, taken, complete = Registers(2), -1, 0
         while True:
             for word in order:
                 offer = yield Peek(link)
                 if word.channel == 0 and block.second_is_lower:
-                    complete = max(complete, (yield Next(written)))
-                    taken = max(offer, complete, left)
-                    left = yield from self._stored(second, out, taken, freed)
-                taken = max(offer, left)
+                    complete = max(offer, complete, (yield Next(written)))
+                    taken = yield from self._stored(
+                        second, out, registers, max(complete, taken + 1), freed
+                    )
+                taken = registers.advance(max(offer, taken + 1))
                 self.engine.accept(link, taken)
-                left = yield Send([out], taken + 1)
+                yield from self._leave(registers, taken, out)
                 if word.is_last and not block.second_is_lower:
                     complete = max(complete, (yield Next(written)))
-                    left = yield from self._stored(second, out, max(complete, left), freed)
+                    taken = yield from self._stored(
+                        second, out, registers, max(complete, taken + 1), freed
+                    )
 
     def _stored(
-        self, channels: int, out: Link, taken: int, freed: Events
+        self, channels: int, out: Link, registers: Registers, first: int, freed: Events
     ) -> Generator[ProcessRequest, int, int]:
-        # Send the channels of a stored row, and return the cycle in which the last one leaves.
+        # Read the channels of a stored row from cycle `first` on, and return the last cycle.
+        taken = first - 1
         for channel in range(channels):
+            taken = registers.advance(taken + 1)
             if channel == channels - 1:
                 self.engine.post(freed, taken + 1)
-            taken = yield Send([out], taken + 1)
+            yield from self._leave(registers, taken, out)
         return taken
 
     def _repetition(self, block: Repetition, link: Link, out: Link) -> Process:

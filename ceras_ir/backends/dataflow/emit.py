@@ -29,6 +29,7 @@ from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
+from ceras_ir.backends.dataflow.project_scripts import COMPONENT_FILE, component, script_files
 from ceras_ir.backends.dataflow.resources import (
     NETLIST_FILE,
     Resources,
@@ -77,6 +78,8 @@ class CircuitFigures:
     """The share of the cycles of all multipliers in which a nonzero weight is multiplied."""
     layers: dict[Operation, dict[str, object]]
     """The entries of the report by operation; a convolution and its table may share a name."""
+    assumed_mhz: float
+    """The clock of the board file."""
     counted: Resources | None = None
     """The resources that yosys counted, with --synthesize or --route."""
     routed_mhz: float | None = None
@@ -111,28 +114,42 @@ class CircuitFigures:
             layers[op] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
         busy = circuit.plan.busy_share(timing.per_frame)
-        return cls(timing, total(parts), busy, layers, counted, routed_mhz)
+        clock = board.clock_mhz
+        return cls(timing, total(parts), busy, layers, clock, counted, routed_mhz)
 
-    def totals(self, board: DataflowBoard) -> dict[str, object]:
+    @property
+    def clock_mhz(self) -> float:
+        """The clock of all times: the clock that nextpnr reached, or an assumption of the board."""
+        return self.assumed_mhz if self.routed_mhz is None else self.routed_mhz
+
+    @property
+    def clock_source(self) -> str:
+        return "assumed" if self.routed_mhz is None else "routed"
+
+    def totals(self) -> dict[str, object]:
         """
         Return the times and resources of the entire circuit, by the keys of `totals` in the report.
         """
         return {
             "cycles_per_frame": self.timing.per_frame,
             "latency_cycles": self.timing.latency,
-            "frames_per_second": round(board.clock_mhz * 1e6 / self.timing.per_frame, 1),
+            "frames_per_second": round(self.clock_mhz * 1e6 / self.timing.per_frame, 1),
+            "clock": self.clock_source,
             "busy_multipliers": round(self.busy, 4),
             "estimated": self.total.to_json(),
             **({} if self.counted is None else {"yosys": self.counted.to_json()}),
             **({} if self.routed_mhz is None else {"routed_mhz": round(self.routed_mhz, 1)}),
         }
 
-    def rate(self, board: DataflowBoard) -> str:
+    def rate(self) -> str:
         """Return the inferences per second, as text for the summary."""
         each = self.timing.per_frame
-        return f"{board.clock_mhz * 1e6 / each:,.1f} inferences per second, {each:,} cycles each"
+        return (
+            f"{self.clock_mhz * 1e6 / each:,.1f} inferences per second, {each:,} cycles each; the "
+            f"clock of {self.clock_mhz:.4g} MHz is {self.clock_source}"
+        )
 
-    def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
+    def annotate(self, layers: list[dict[str, object]]) -> None:
         """
         Add the resources and cycles of the block of each layer to the entry of the layer in the
         report. `layers` has the entries of all devices; only those of the circuit change.
@@ -143,16 +160,16 @@ class CircuitFigures:
                 continue
             layer |= figures
             if isinstance(cycles := layer.get("cycles"), int):
-                layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
+                layer[MICROSECONDS] = round(cycles / self.clock_mhz, 3)
 
     def prediction(self, board: DataflowBoard) -> Prediction:
         """Return the modelled time of an inference, with a text that describes the assumptions."""
         return Prediction(
-            f"{board.title} at {board.clock_mhz} MHz",
+            f"{board.title} at {self.clock_mhz:.4g} MHz ({self.clock_source})",
             "Cycles of each block at full speed. All blocks work in parallel: the time of an "
             "inference is the latency of the pipeline; the next inference starts earlier. The host "
             "is not included.",
-            microseconds=self.timing.latency / board.clock_mhz,
+            microseconds=self.timing.latency / self.clock_mhz,
         )
 
 
@@ -165,12 +182,13 @@ def library_files() -> dict[str, str]:
 
 def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
     """
-    Return the text of each file of a hardware project by name: library, top module and memory
-    contents.
+    Return the text of each file of a hardware project by name: library, top module, memory
+    contents, constraints, scripts and IP-XACT.
     """
     project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
-    found = library_files() | {"pipeline.sv": project.top}
-    return found | {name: file.text() for name, file in project.memories.items()}
+    found = library_files() | {f"{TOP_MODULE}.sv": project.top}
+    found |= {name: file.text() for name, file in project.memories.items()}
+    return found | script_files(board) | {COMPONENT_FILE: component(project.top, found)}
 
 
 def _count(
@@ -197,7 +215,13 @@ def emit_circuit(
     """
     circuit = circuit_of(module, board)
     (launch,) = [op for op in main_function(module).body.block.ops if isinstance(op, LaunchOp)]
-    described = {".sv": "SystemVerilog", ".mem": "contents of a memory, for $readmemh"}
+    described = {".sv": "SystemVerilog", ".mem": "contents of a memory, for $readmemh"} | {
+        ".xdc": "constraints for Vivado",
+        ".sdc": "constraints for Quartus",
+        ".lpf": "constraints for Diamond and nextpnr",
+        ".tcl": "a script that implements the circuit and checks the clock",
+        ".xml": "IP-XACT",
+    }
     artefacts = [
         Artefact.of_text(f"{PROJECT_FOLDER}/{name}", described[name[name.rindex(".") :]], text)
         for name, text in project_files(circuit, board).items()

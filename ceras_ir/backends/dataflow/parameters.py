@@ -195,16 +195,13 @@ def _convolution(
     tap_bits = buffer.address_bits + buffer.rotation_bits + buffer.shift_bits
     row_bits = buffer.address_bits + buffer.rotation_bits
     column_bits = buffer.address_bits + buffer.shift_bits
-    row_map = [
-        slot << 24 | bank << 16 | at
-        for slot, bank, at in map(buffer.row_position, range(buffer.padded_rows))
-    ]
+    row_map = [bank << 16 | at for bank, at in map(buffer.row_position, range(buffer.padded_rows))]
     files: ModuleParameters = {
         "WEIGHTS": '""'
         if uniform
         else memories.add(f"{name}_weights", [*weights.words(buffer)], weights.width(buffer)),
         "BIASES": _biases(planned, name, memories),
-        "ROW_MAP": memories.add(f"{name}_rows", row_map, 40),
+        "ROW_MAP": memories.add(f"{name}_rows", row_map, 24),
     }
     out = layer.feature
     parameters: ModuleParameters = feature_parameters(layer.input) | {

@@ -73,10 +73,10 @@ class PlannedConvolution:
     @property
     def decoding(self) -> int:
         """
-        The cycles that decoding adds before the first weight: 1 for delta encoding, which must sum
-        distances, otherwise 0.
+        The cycles that decoding adds before the first weight: 1 for the output register of the
+        memory of sparse weights, and 1 for delta encoding, which must sum distances.
         """
-        return int(self.lanes.encoding is WeightEncoding.DELTA)
+        return self.lanes.encoding.is_sparse + (self.lanes.encoding is WeightEncoding.DELTA)
 
     @property
     def is_by_row(self) -> bool:

@@ -76,12 +76,13 @@ class Next:
 @dataclass(frozen=True, eq=False)
 class Registers:
     """
-    Two registers in sequence that advance together, in each cycle in which the second is empty or
+    `count` registers in sequence that advance together, in each cycle in which the last is empty or
     its word leaves.
     """
 
-    waits: deque[range] = field(default_factory=lambda: deque[range](maxlen=2))
-    """The cycles in which the last two words waited in the second register."""
+    count: int
+    waits: deque[range] = field(default_factory=deque[range])
+    """The cycles in which the last `count` words waited in the last register."""
 
     def advance(self, cycle: int, steps: int = 1) -> int:
         """Return the cycle in which the registers advance, from `cycle` on, the `steps`-th time."""
@@ -94,11 +95,13 @@ class Registers:
 
     def offer(self, taken: int) -> int:
         """Return the cycle from which a word is offered that the first register took at `taken`."""
-        return self.advance(taken + 1) + 1
+        return self.advance(taken + 1, self.count - 1) + 1 if self.count > 1 else taken + 1
 
     def leave(self, offer: int, left: int) -> None:
         """Record a word that was offered from cycle `offer` on and left in cycle `left`."""
         self.waits.append(range(offer, left))
+        if len(self.waits) > self.count:
+            self.waits.popleft()
 
 
 ProcessRequest: TypeAlias = Send | Receive | Peek | Next

@@ -115,10 +115,9 @@ class Usage:
     def rows(self, width: int, channels: int, capacity: int) -> None:
         """
         Add a ring buffer for `capacity` rows of an image, with a word of `width` bits for each row
-        and channel, and the multipliers that compute the write address and the read address.
+        and channel.
         """
         self.memory(width, capacity * channels)
-        self.addresses(channels, bits(capacity * channels), 2)
 
 
 def _blocks(width: int, depth: int) -> int:

@@ -175,15 +175,15 @@ class WindowBuffer:
     def shift_bits(self) -> int:
         return bits(self.max_shift + 1)
 
-    def row_position(self, row: int) -> tuple[int, int, int]:
+    def row_position(self, row: int) -> tuple[int, int]:
         """
-        Return the slot, the bank and the address in the bank of an input row. `row` and the slot
-        are counted from the first row of padding of a frame.
+        Return the bank and the address in the bank of an input row. `row` is counted from the first
+        row of padding of a frame.
         """
         stride = self.layer.windows.strides[0]
         slot, bank = row // self.slot_rows, row // stride % self.banks
         within = row % stride * self.layer.input.channels * self.phases
-        return slot, bank, slot % self.slots * self.slot_words + within
+        return bank, slot % self.slots * self.slot_words + within
 
     def tap_row(self, j: int) -> tuple[int, int]:
         """

@@ -160,10 +160,10 @@ class DataflowTarget(ChipOptions, Target):
         return Emission(
             [*emit_host(module), *files],
             manifest,
-            figures.totals(board),
-            lambda layers: figures.annotate(layers, board),
+            figures.totals(),
+            figures.annotate,
             REPORT_COLUMNS,
-            figures={"rate": figures.rate(board)},
+            figures={"rate": figures.rate()},
             prediction=figures.prediction(board),
         )
 

@@ -245,18 +245,134 @@ module table_proof (
   );
   held #(24) out (clk, rst, out_valid, out_ready, {out_data, out_row});
 
-  logic has_word;
-  logic [15:0] row;
+  // Words between input and output.
+  logic [47:0] rows;
+  logic [1:0] count;
   always @(posedge clk) begin
-    if (out_valid && out_ready) has_word <= 0;
-    if (in_valid && in_ready) begin
-      has_word <= 1;
-      row <= in_row;
+    if (in_valid && in_ready) rows[16*(count-(out_valid&&out_ready))+:16] <= in_row;
+    if (out_valid && out_ready) begin
+      rows[31:0] <= rows[47:16];
+      if (in_valid && in_ready) rows[16*(count-1)+:16] <= in_row;
     end
+    count <= count + (in_valid && in_ready) - (out_valid && out_ready);
+    if (rst) count <= 0;
+`ifdef BOUNDED
+    if (!rst) begin
+      assert (count <= 2);
+      if (out_valid) assert (count != 0 && out_row == rows[15:0]);
+      if (count == 0) assert (in_ready);
+    end
+`endif
+  end
+endmodule
+
+// A word is offered from the cycle in which it arrives until it is taken.
+module skid_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [7:0] in_data,
+    input logic [15:0] in_row,
+    input logic out_ready
+);
+  logic in_ready, out_valid, has_word;
+  logic [7:0] out_data;
+  logic [15:0] out_row;
+  logic [23:0] word;
+
+  skid_buffer dut (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row(in_row),
+      .in_channel(16'b0),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_data(out_data),
+      .out_row(out_row),
+      .out_channel()
+  );
+  obeys #(24) source (clk, rst, in_valid, in_ready, {in_data, in_row});
+  held #(24) out (clk, rst, out_valid, out_ready, {out_data, out_row});
+
+  always @(posedge clk) begin
+    if (in_valid && in_ready) word <= {in_data, in_row};
+    has_word <= out_valid && !out_ready;
     if (rst) has_word <= 0;
     if (!rst) begin
-      assert (out_valid == has_word);
-      if (has_word) assert (out_row == row);
+      assert (in_ready == !has_word && out_valid == (has_word || in_valid));
+      if (out_valid) assert ({out_data, out_row} == (has_word ? word : {in_data, in_row}));
     end
+  end
+endmodule
+
+// Rows are accepted in order while the ring has room, and a complete row returns the written words.
+module ring_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [7:0] in_data,
+    input logic free
+);
+  logic in_ready, frees;
+  logic [7:0] read_data;
+  logic [1:0] rows_written, freed, channel;
+  logic [2:0] rows;  // that have started and are not free
+  logic [1:0] row, sent_row, waited;
+  logic [15:0] words;  // of channel 1, by row
+
+  row_ring #(
+      .ROWS(3),
+      .CHANNELS(2),
+      .COLUMNS(1),
+      .CAPACITY(2),
+      .ADDRESS_BITS(2)
+  ) dut (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row({14'b0, row}),
+      .in_channel({15'b0, channel[0]}),
+      .rows_written(rows_written),
+      .rows_freed(freed),
+      .read(1'b1),
+      .read_row(freed),
+      .read_channel(16'b1),
+      .read_data(read_data)
+  );
+
+  assign frees = free && rows_written != freed && waited == 2;
+
+  always @(posedge clk) begin
+    if (in_valid && in_ready) begin
+      channel <= channel == 1 ? 0 : 1;
+      if (channel == 1) begin
+        words[8*sent_row[0]+:8] <= in_data;
+        row <= row == 2 ? 0 : row + 1;
+        sent_row <= sent_row + 1;
+      end
+    end
+    rows <= rows + (in_valid && in_ready && channel == 0) - frees;
+    waited <= frees || rows_written == freed ? 0 : waited == 2 ? 2 : waited + 1;
+    if (frees) freed <= freed + 1;
+    if (rst) begin
+      channel <= 0;
+      row <= 0;
+      sent_row <= 0;
+      rows <= 0;
+      freed <= 0;
+      waited <= 0;
+    end
+`ifdef BOUNDED
+    if (!rst) begin
+      assert (rows <= 2);
+      if (rows < 2) assert (in_ready);
+      if (waited == 2) assert (read_data == words[8*freed[0]+:8]);
+    end
+`endif
   end
 endmodule

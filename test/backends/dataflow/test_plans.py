@@ -77,7 +77,8 @@ def test_taps_meet_their_rows(seed: int):
                 carry, bank = divmod(place + rotation, banks)
                 read = (group + carry) * buffer.slot_words + address
                 padded = w.strides[0] * row + j * w.dilations[0]
-                slot, expected_bank, at = buffer.row_position(padded)
+                slot = padded // buffer.slot_rows
+                expected_bank, at = buffer.row_position(padded)
                 assert bank == expected_bank
                 assert read == slot * buffer.slot_words + at % buffer.slot_words
 

@@ -18,7 +18,12 @@ PROOFS = (
     Proof("input_proof", HDL / "stream_input.sv", "(fills || port_last)", "port_last", 12),
     Proof("input_proof", HDL / "stream_input.sv", "!fills && !port_last;", "0;", 12),
     Proof("output_proof", HDL / "stream_output.sv", "if (ends) port_valid", "port_valid", 8),
-    Proof("table_proof", HDL / "function_table.sv", "= !out_valid || out_ready", "= 1"),
+    Proof("table_proof", HDL / "function_table.sv", "= !out_valid || out_ready", "= 1", 8),
+    Proof("skid_proof", HDL / "skid_buffer.sv", "if (!holds) held", "held"),
+    Proof("ring_proof", HDL / "row_ring.sv", "!= ROW_BITS'(CAPACITY)", "!= '1", 12),
+    Proof(
+        "ring_proof", HDL / "row_ring.sv", "rows_written <= complete", "rows_written <= started", 12
+    ),
 )
 
 

@@ -34,9 +34,12 @@ module addition #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  logic [15:0] written, freed, frame, row, middle_row, middle_channel;
-  logic step, there, middle_valid;
-  logic [8*COLUMNS-1:0] middle_data, second, sums;
+  localparam RING_BITS = $clog2(CAPACITY) + 1;
+
+  logic [RING_BITS-1:0] written, freed, frame, row, started;
+  logic [15:0] middle_row, middle_channel, last_row, last_channel;
+  logic step, there, middle_valid, last_valid;
+  logic [8*COLUMNS-1:0] middle_data, last_data, second, sums;
 
   row_ring #(
       .ROWS(ROWS),
@@ -60,15 +63,16 @@ module addition #(
       .read_data(second)
   );
 
-  assign row = frame + in_row;
-  assign there = $signed(16'(written - row)) > 0;
+  // Rows start in order, and wait with the first channel.
+  assign row = frame + RING_BITS'(in_row);
+  assign there = in_channel != 0 || written != started;
   assign step = !out_valid || out_ready;
   assign in_ready = there && step;
 
   generate
     for (genvar x = 0; x < COLUMNS; x++) begin : column
       logic signed [SUM_BITS-1:0] a, b;
-      assign a = SUM_BITS'($signed(middle_data[8*x+:8])) <<< FIRST_SHIFT;
+      assign a = SUM_BITS'($signed(last_data[8*x+:8])) <<< FIRST_SHIFT;
       assign b = SUM_BITS'($signed(second[8*x+:8])) <<< SECOND_SHIFT;
       requantize #(
           .SUM_BITS(SUM_BITS),
@@ -83,6 +87,7 @@ module addition #(
   endgenerate
 
   always_ff @(posedge clk) begin
+    if (in_valid && in_ready && in_channel == 0) started <= started + 1;
     if (in_valid && in_ready && in_channel == 16'(CHANNELS - 1)) begin
       freed <= row + 1;
       if (in_row == 16'(ROWS - 1)) frame <= row + 1;
@@ -92,14 +97,20 @@ module addition #(
       middle_data <= in_data;
       middle_row <= in_row;
       middle_channel <= in_channel;
-      out_valid <= middle_valid;
+      last_valid <= middle_valid;
+      last_data <= middle_data;
+      last_row <= middle_row;
+      last_channel <= middle_channel;
+      out_valid <= last_valid;
       out_data <= sums;
-      out_row <= middle_row;
-      out_channel <= middle_channel;
+      out_row <= last_row;
+      out_channel <= last_channel;
     end
     if (rst) begin
       middle_valid <= 0;
+      last_valid <= 0;
       out_valid <= 0;
+      started <= 0;
       freed <= 0;
       frame <= 0;
     end

@@ -27,9 +27,13 @@ module concatenation #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  logic [15:0] written, freed, frame, row, ended_row, channel;
-  logic step, due, sent, take, read, last, from_second;
-  logic [8*COLUMNS-1:0] held, second;
+  localparam RING_BITS = $clog2(CAPACITY) + 1;
+
+  logic [RING_BITS-1:0] written, freed;
+  logic [15:0] row, ended_row, channel, middle_row, middle_channel;
+  logic step, due, sent, take, read, last;
+  logic middle_valid, middle_from_second, from_second;
+  logic [8*COLUMNS-1:0] middle_data, held, second;
 
   row_ring #(
       .ROWS(ROWS),
@@ -48,7 +52,7 @@ module concatenation #(
       .rows_written(written),
       .rows_freed(freed),
       .read(step),
-      .read_row(frame + row),
+      .read_row(freed),
       .read_channel(channel),
       .read_data(second)
   );
@@ -57,7 +61,7 @@ module concatenation #(
   assign row = SECOND_IS_LOWER ? in_row : ended_row;
   assign step = !out_valid || out_ready;
   assign read = step && (SECOND_IS_LOWER ? in_valid && in_channel == 0 && !sent : due)
-      && $signed(16'(written - frame - row)) > 0;
+      && written != freed;
   assign last = channel == 16'(SECOND_CHANNELS - 1);
   assign in_ready = step && (SECOND_IS_LOWER ? in_channel != 0 || sent : !due);
   assign take = in_valid && in_ready;
@@ -65,7 +69,6 @@ module concatenation #(
 
   always_ff @(posedge clk) begin
     if (take) begin
-      held <= in_data;
       sent <= 0;
       ended_row <= in_row;
       due <= in_channel == 16'(FIRST_CHANNELS - 1);
@@ -75,24 +78,29 @@ module concatenation #(
       if (last) begin
         sent <= 1;
         due <= 0;
-        freed <= frame + row + 1;
-        if (row == 16'(ROWS - 1)) frame <= frame + 16'(ROWS);
+        freed <= freed + 1;
       end
     end
     if (step) begin
-      out_valid <= take || read;
-      from_second <= read;
-      out_row <= read ? row : in_row;
-      out_channel <= read ? channel + 16'(SECOND_IS_LOWER ? 0 : FIRST_CHANNELS)
+      middle_valid <= take || read;
+      middle_from_second <= read;
+      middle_data <= in_data;
+      middle_row <= read ? row : in_row;
+      middle_channel <= read ? channel + 16'(SECOND_IS_LOWER ? 0 : FIRST_CHANNELS)
           : in_channel + 16'(SECOND_IS_LOWER ? SECOND_CHANNELS : 0);
+      out_valid <= middle_valid;
+      from_second <= middle_from_second;
+      held <= middle_data;
+      out_row <= middle_row;
+      out_channel <= middle_channel;
     end
     if (rst) begin
+      middle_valid <= 0;
       out_valid <= 0;
       channel <= 0;
       sent <= 0;
       due <= 0;
       freed <= 0;
-      frame <= 0;
     end
   end
 endmodule

@@ -1,8 +1,9 @@
 // A convolution: in each cycle, a weight of each of FILTERS filters is multiplied by BANKS rows of
 // windows. If the columns are in PARTS parts, each part needs a cycle.
 //
-// Stages: 0 weights, 1 addresses, 2 memories, 3 columns, 4 products, then the sums. The last weight
-// of a filter waits at stage 0 until the sums of the previous filter have left.
+// Stages: 0 weights, 1 addresses in a window, 2 addresses, 3 memories, 4 their output registers,
+// 5 columns, 6 products, then the sums. The last weight of a filter waits at stage 0 until the sums
+// of the previous filter have left.
 module convolution #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -93,13 +94,15 @@ module convolution #(
   localparam WORD = 8 * STORED;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
+  localparam WINDOW_BITS = $clog2(KERNEL_ROWS + 1);
   localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
   localparam PLACES = BY_ROW ? BLOCKS * PARTS : PARTS;
   localparam PLACE_BITS = PLACES > 1 ? $clog2(PLACES) : 1;
 
   // Groups of rows: the slots that they read, and the times at which these are written.
   logic [15:0] rows_written, channels_written, slots_freed, frame_rows, needed, group;
-  logic [15:0] window_rows, window_channels, reached;
+  logic [15:0] window_channels, reached;
+  logic [WINDOW_BITS-1:0] window_rows;
   logic [ADDRESS_BITS:0] base, next_base, jump;
   logic go, group_ends, last_group, pending, done;
 
@@ -108,14 +111,18 @@ module convolution #(
   endfunction
 
   assign last_group = group == 16'(GROUPS - 1);
-  assign next_base = wrap(base + (ADDRESS_BITS + 1)'(SLOT_WORDS));
-  assign jump = wrap(base + (ADDRESS_BITS + 1)'((FRAME_SLOTS - GROUPS + 1) % SLOTS * SLOT_WORDS));
+
+  // The next group needs these at stage 1, at least five cycles after `group_ends`.
+  always_ff @(posedge clk) begin
+    next_base <= wrap(base + (ADDRESS_BITS + 1)'(SLOT_WORDS));
+    jump <= wrap(base + (ADDRESS_BITS + 1)'((FRAME_SLOTS - GROUPS + 1) % SLOTS * SLOT_WORDS));
+  end
 
   always_ff @(posedge clk) begin
     go <= (BY_ROW || 16'(rows_written - needed) < 16'h8000) && !group_ends;
     // The rows of the last windows of the group that exist, and the channels of the last row.
     window_channels <= 16'(rows_written + 1) == needed && !group_ends ? channels_written : 0;
-    if (window_rows != 16'(KERNEL_ROWS) && 16'(rows_written - needed - reached) < 16'h8000) begin
+    if (window_rows != WINDOW_BITS'(KERNEL_ROWS) && 16'(rows_written - needed - reached) < 16'h8000) begin
       window_rows <= window_rows + 1;
       reached <= reached + 16'(ROW_STEP);
     end
@@ -234,7 +241,7 @@ module convolution #(
           .go(go),
           .free(!pending),
           .next(ends0),
-          .window_rows(window_rows),
+          .window_rows(16'(window_rows)),
           .window_channels(window_channels),
           .valid(valid0),
           .first(first0),
@@ -262,13 +269,16 @@ module convolution #(
     end
   end
 
-  // Stages 1 to 4, and the sums.
-  logic [4:1] valid, first, last, turn, ends;
+  // Stages 1 to 6, and the sums.
+  logic [6:1] valid, first, last, turn, ends;
   logic [PLACE_BITS-1:0] base_place, place;  // the first place of the filters
-  logic [PART_BITS-1:0] part1, part2, part3, part4, sums_part;
-  logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2;
-  logic [READERS*SHIFT_BITS-1:0] shift1, shift2;
-  logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3;
+  logic [6*PART_BITS-1:0] parts;  // of stages 1 to 6
+  logic [PART_BITS-1:0] sums_part;
+  logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2, rotation3;
+  logic [READERS*SHIFT_BITS-1:0] shift1, shift2, shift3;
+  logic [READERS*BANKS-1:0] rotated;  // one bit for each rotation
+  logic [READERS*(MOST_SHIFT+1)-1:0] shifted;
+  logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3, weight4, weight5;
   logic [READERS*BANKS*ADDRESS_BITS-1:0] address;
   logic [READERS*BANKS*WORD-1:0] data;
   logic [READERS*8*LANES-1:0] selected, columns;
@@ -277,33 +287,46 @@ module convolution #(
   logic [FILTERS*CONSTANT-1:0] biases[0:BLOCKS-1];
   logic [FILTERS*CONSTANT-1:0] bias;
   logic [FILTERS*AMOUNT-1:0] further;
+  // The first address of the group, of the next slot, and both if the ring has started again.
+  logic [ADDRESS_BITS:0] base1, base_below1, next_base1, next_below1;
 
   generate
     if (BIASES != "") initial $readmemh(BIASES, biases);
   endgenerate
 
   always_ff @(posedge clk) begin
-    valid <= {valid[3:1], valid0};
-    first <= {first[3:1], first0};
-    last <= {last[3:1], last0};
-    turn <= {turn[3:1], turn0};
-    ends <= {ends[3:1], ends0};
-    part1 <= part0;
-    part2 <= part1;
-    part3 <= part2;
-    part4 <= part3;
+    valid <= {valid[5:1], valid0};
+    first <= {first[5:1], first0};
+    last <= {last[5:1], last0};
+    turn <= {turn[5:1], turn0};
+    ends <= {ends[5:1], ends0};
+    parts <= {parts[5*PART_BITS-1:0], part0};
     rotation1 <= rotation0;
     rotation2 <= rotation1;
+    rotation3 <= rotation2;
     shift1 <= shift0;
     shift2 <= shift1;
+    shift3 <= shift2;
+    for (int r = 0; r < READERS; r++) begin
+      for (int s = 0; s < BANKS; s++)
+      rotated[r*BANKS+s] <= rotation3[r*ROTATION_BITS+:ROTATION_BITS] == ROTATION_BITS'(s);
+      for (int s = 0; s <= MOST_SHIFT; s++)
+      shifted[r*(MOST_SHIFT+1)+s] <= shift3[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s);
+    end
     weight1 <= weight0;
     weight2 <= weight1;
     weight3 <= weight2;
+    weight4 <= weight3;
+    weight5 <= weight4;
+    base1 <= base;
+    base_below1 <= base - (ADDRESS_BITS + 1)'(DEPTH);
+    next_base1 <= next_base;
+    next_below1 <= next_base - (ADDRESS_BITS + 1)'(DEPTH);
     columns <= selected;
-    // At stage 3 the current filter is known. The bias is available at stage 4.
+    // At stage 5 the current filter is known. The bias is available at stage 6.
     bias <= biases[block];
-    place <= base_place + PLACE_BITS'(part3);
-    if (valid[3] && turn[3] && ends[3]) begin
+    place <= base_place + PLACE_BITS'(parts[4*PART_BITS+:PART_BITS]);
+    if (valid[5] && turn[5] && ends[5]) begin
       block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
       if (BY_ROW) base_place <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : base_place + PLACE_BITS'(PARTS);
     end
@@ -320,15 +343,17 @@ module convolution #(
   // A bank below the rotation has the row in the next slot.
   generate
     for (genvar r = 0; r < READERS; r++) begin : reader
-      logic [ADDRESS_BITS:0] here, later;
+      logic [ADDRESS_BITS:0] here, later, here_below, later_below;
       logic [ADDRESS_BITS-1:0] tap;
-      assign tap = offset[r*ADDRESS_BITS+:ADDRESS_BITS] + part_offset;
-      assign here = wrap(base + (ADDRESS_BITS + 1)'(tap));
-      assign later = wrap(next_base + (ADDRESS_BITS + 1)'(tap));
+      always_ff @(posedge clk) tap <= offset[r*ADDRESS_BITS+:ADDRESS_BITS] + part_offset;
+      assign here_below = base_below1 + (ADDRESS_BITS + 1)'(tap);
+      assign later_below = next_below1 + (ADDRESS_BITS + 1)'(tap);
+      assign here = here_below[ADDRESS_BITS] ? base1 + (ADDRESS_BITS + 1)'(tap) : here_below;
+      assign later = later_below[ADDRESS_BITS] ? next_base1 + (ADDRESS_BITS + 1)'(tap) : later_below;
       for (genvar b = 0; b < BANKS; b++) begin : bank
         always_ff @(posedge clk) begin
           address[(r*BANKS+b)*ADDRESS_BITS+:ADDRESS_BITS] <=
-              ADDRESS_BITS'(b < rotation0[r*ROTATION_BITS+:ROTATION_BITS] ? later : here);
+              ADDRESS_BITS'(b < rotation1[r*ROTATION_BITS+:ROTATION_BITS] ? later : here);
         end
       end
       // Window row b reads bank b + rotation; window x of a row begins `shift` columns later.
@@ -338,7 +363,7 @@ module convolution #(
           word = '0;
           for (int s = 0; s < BANKS; s++)
           word |= data[(r*BANKS+(b+s)%BANKS)*WORD+:WORD]
-              & {WORD{rotation2[r*ROTATION_BITS+:ROTATION_BITS] == ROTATION_BITS'(s)}};
+              & {WORD{rotated[r*BANKS+s]}};
         end
         for (genvar x = 0; x < PART_COLUMNS; x++) begin : window
           always_comb begin
@@ -346,10 +371,10 @@ module convolution #(
             for (int s = 0; s <= MOST_SHIFT; s++) begin
               if (x + s >= FIRST && x + s - FIRST < STORED)
                 selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= word[8*(x+s-FIRST)+:8]
-                    & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
+                    & {8{shifted[r*(MOST_SHIFT+1)+s]}};
               else
                 selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= 8'(PAD)
-                    & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
+                    & {8{shifted[r*(MOST_SHIFT+1)+s]}};
             end
           end
         end
@@ -372,14 +397,14 @@ module convolution #(
             .SUM_BITS(SUM_BITS)
         ) multiply (
             .clk(clk),
-            .first(first[4]),
-            .add(valid[4]),
-            .last(last[4]),
-            .part(part4),
+            .first(first[6]),
+            .add(valid[6]),
+            .last(last[6]),
+            .part(parts[5*PART_BITS+:PART_BITS]),
             .place(place),
             .sums_part(sums_part),
             .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
-            .weight(weight3[f*WEIGHT_BITS+:WEIGHT_BITS]),
+            .weight(weight5[f*WEIGHT_BITS+:WEIGHT_BITS]),
             .bias(bias[f*CONSTANT+:SUM_BITS]),
             .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
         );
@@ -421,8 +446,12 @@ module convolution #(
       .read_data(data)
   );
 
-  logic read;
-  logic [15:0] read_row, read_channel, residual_written, residual_freed;
+  localparam RESIDUAL_ROWS = RESIDUAL ? $clog2(RESIDUAL_CAPACITY) : 0;
+
+  logic read, sent_valid, sent_ready;
+  logic [15:0] read_channel, sent_row, sent_channel;
+  logic [RESIDUAL_ROWS:0] read_row, residual_written, residual_freed;
+  logic [8*OUT_COLUMNS-1:0] sent_data;
   logic [8*OUT_COLUMNS-1:0] residual;
 
   generate
@@ -466,6 +495,7 @@ module convolution #(
       .FILTERS(FILTERS),
       .SUM_BITS(SUM_BITS),
       .RESIDUAL(RESIDUAL),
+      .RESIDUAL_ROWS(RESIDUAL_ROWS),
       .RESIDUAL_SHIFT(RESIDUAL_SHIFT),
       .FURTHER_BITS(FURTHER_BITS),
       .SHIFT(SHIFT),
@@ -474,7 +504,7 @@ module convolution #(
   ) finish (
       .clk(clk),
       .rst(rst),
-      .load(valid[4] && last[4] && ends[4]),
+      .load(valid[6] && last[6] && ends[6]),
       .part(sums_part),
       .sums(sums),
       .further(further),
@@ -485,6 +515,23 @@ module convolution #(
       .rows_written(residual_written),
       .rows_freed(residual_freed),
       .residual(residual),
+      .out_valid(sent_valid),
+      .out_ready(sent_ready),
+      .out_data(sent_data),
+      .out_row(sent_row),
+      .out_channel(sent_channel)
+  );
+
+  skid_buffer #(
+      .COLUMNS(OUT_COLUMNS)
+  ) skid (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(sent_valid),
+      .in_ready(sent_ready),
+      .in_data(sent_data),
+      .in_row(sent_row),
+      .in_channel(sent_channel),
       .out_valid(out_valid),
       .out_ready(out_ready),
       .out_data(out_data),

@@ -30,18 +30,19 @@ module coo_sequencer #(
 
   (* ram_style = "block" *)
   logic [FILTERS*ENTRY:0] memory[0:ENTRIES-1];
-  logic [FILTERS*ENTRY:0] entry;
+  logic [FILTERS*ENTRY:0] fetch, entry;
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
-  logic running, fetched, advance;
+  logic running, fetched, placed, take, advance;
 
   generate
     if (WEIGHTS != "") initial $readmemh(WEIGHTS, memory);
   endgenerate
 
   assign last = entry[FILTERS*ENTRY];
-  assign valid = fetched && (!last || free);
+  assign valid = placed && (!last || free);
   assign advance = valid && next;
-  assign group_ends = advance && count == COUNT_BITS'(ENTRIES);
+  assign take = !placed || advance;
+  assign group_ends = advance && !fetched && count == COUNT_BITS'(ENTRIES);
 
   always_comb begin
     for (int f = 0; f < FILTERS; f++) begin
@@ -51,24 +52,26 @@ module coo_sequencer #(
   end
 
   always_ff @(posedge clk) begin
-    if (!fetched || advance) entry <= memory[count];
+    if (!fetched || take) fetch <= memory[count];
+    if (take) entry <= fetch;
   end
 
   always_ff @(posedge clk) begin
+    if (take) placed <= fetched;
     if (!running) begin
       running <= go;
     end else if (group_ends) begin
       running <= 0;
-      fetched <= 0;
       count <= 0;
-    end else if (!fetched || advance) begin
-      fetched <= 1;
-      count <= count + 1;
+    end else if (!fetched || take) begin
+      fetched <= count != COUNT_BITS'(ENTRIES);
+      if (count != COUNT_BITS'(ENTRIES)) count <= count + 1;
     end
     if (advance) first <= last;
     if (rst) begin
       running <= 0;
       fetched <= 0;
+      placed <= 0;
       count <= 0;
       first <= 1;
     end

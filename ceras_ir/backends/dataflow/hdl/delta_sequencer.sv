@@ -39,9 +39,9 @@ module delta_sequencer #(
 
   (* ram_style = "block" *)
   logic [FILTERS*ENTRY:0] memory[0:ENTRIES-1];
-  logic [FILTERS*ENTRY:0] entry;
+  logic [FILTERS*ENTRY:0] fetch, entry;
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
-  logic running, fetched, placed, fresh, take, advance;
+  logic running, fetched, held, placed, fresh, move, take, advance;
 
   generate
     if (WEIGHTS != "") initial $readmemh(WEIGHTS, memory);
@@ -50,10 +50,12 @@ module delta_sequencer #(
   assign valid = placed && (!last || free);
   assign advance = valid && next;
   assign take = !placed || advance;
-  assign group_ends = advance && !fetched && count == COUNT_BITS'(ENTRIES);
+  assign move = !held || take;
+  assign group_ends = advance && !held && !fetched && count == COUNT_BITS'(ENTRIES);
 
   always_ff @(posedge clk) begin
-    if (!fetched || take) entry <= memory[count];
+    if (!fetched || move) fetch <= memory[count];
+    if (move) entry <= fetch;
   end
 
   generate
@@ -80,16 +82,17 @@ module delta_sequencer #(
 
   always_ff @(posedge clk) begin
     if (take) begin
-      placed <= fetched;
+      placed <= held;
       last <= entry[FILTERS*ENTRY];
-      if (fetched) fresh <= entry[FILTERS*ENTRY];
+      if (held) fresh <= entry[FILTERS*ENTRY];
     end
+    if (move) held <= fetched;
     if (!running) begin
       running <= go;
     end else if (group_ends) begin
       running <= 0;
       count <= 0;
-    end else if (!fetched || take) begin
+    end else if (!fetched || move) begin
       fetched <= count != COUNT_BITS'(ENTRIES);
       if (count != COUNT_BITS'(ENTRIES)) count <= count + 1;
     end
@@ -97,6 +100,7 @@ module delta_sequencer #(
     if (rst) begin
       running <= 0;
       fetched <= 0;
+      held <= 0;
       placed <= 0;
       fresh <= 1;
       count <= 0;

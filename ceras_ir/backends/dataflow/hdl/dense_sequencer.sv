@@ -43,12 +43,22 @@ module dense_sequencer #(
 );
   localparam ENTRIES = BLOCKS * KERNEL_ROWS * KERNEL_COLUMNS * CHANNELS;
   localparam COUNT_BITS = $clog2(ENTRIES + 1);
+  localparam ROW_BITS = KERNEL_ROWS > 1 ? $clog2(KERNEL_ROWS) : 1;
+  localparam COLUMN_BITS = KERNEL_COLUMNS > 1 ? $clog2(KERNEL_COLUMNS) : 1;
+  localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+  localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
+  localparam INPUT_BITS = $clog2(CHANNELS * (BLOCKS / GROUP_BLOCKS) + 1);
 
   logic [COUNT_BITS-1:0] count;  // of the weights to fetch
-  logic [15:0] channel, column, row, block, row_block, group_channel;
+  logic [CHANNEL_BITS-1:0] channel;
+  logic [COLUMN_BITS-1:0] column;
+  logic [ROW_BITS-1:0] row;
+  logic [BLOCK_BITS-1:0] block, row_block;
+  logic [INPUT_BITS-1:0] group_channel, input_channel;  // the first of the group, and the current
   logic [OFFSET_BITS-1:0] inner;  // the offset of the channel in the address
   logic [OFFSET_BITS-1:0] group;  // the address of the first channel of the group
   logic [OFFSET_BITS-1:0] row_offset, column_offset;
+  logic last_channel, last_column, last_row;  // registers, for a short path to `valid`
   logic running, fetched, advance, there, row_ends, row_block_ends;
 
   generate
@@ -66,18 +76,18 @@ module dense_sequencer #(
     end
   endgenerate
 
-  assign {row_offset, rotation} = (OFFSET_BITS + ROTATION_BITS)'(
-      ROW_TABLE >> (row * (OFFSET_BITS + ROTATION_BITS)));
-  assign {column_offset, shift} = (OFFSET_BITS + SHIFT_BITS)'(
-      COLUMN_TABLE >> (column * (OFFSET_BITS + SHIFT_BITS)));
+  assign {row_offset, rotation} =
+      ROW_TABLE[row*(OFFSET_BITS+ROTATION_BITS)+:OFFSET_BITS+ROTATION_BITS];
+  assign {column_offset, shift} =
+      COLUMN_TABLE[column*(OFFSET_BITS+SHIFT_BITS)+:OFFSET_BITS+SHIFT_BITS];
   assign offset = row_offset + column_offset + inner;
   assign first = channel == 0 && column == 0 && row == 0;
-  assign last = row_ends && row == 16'(KERNEL_ROWS - 1);
-  assign row_ends = channel == 16'(CHANNELS - 1) && column == 16'(KERNEL_COLUMNS - 1);
+  assign last = row_ends && last_row;
+  assign row_ends = last_channel && last_column;
   assign turn = BY_ROW ? row_ends : last;
-  assign row_block_ends = BY_ROW ? row_block == 16'(BLOCKS - 1) : group_ends;
-  assign there = BY_ROW == 0 || row < window_rows
-      || (row == 16'(KERNEL_ROWS - 1) && 16'(group_channel + channel) < window_channels);
+  assign row_block_ends = BY_ROW ? row_block == BLOCK_BITS'(BLOCKS - 1) : group_ends;
+  assign there = BY_ROW == 0 || 16'(row) < window_rows
+      || (last_row && 16'(input_channel) < window_channels);
   assign valid = fetched && there && (!last || free);
   assign advance = valid && next;
   assign group_ends = advance && count == COUNT_BITS'(ENTRIES);
@@ -95,23 +105,28 @@ module dense_sequencer #(
     end
     if (advance) begin
       channel <= channel + 1;
+      last_channel <= CHANNELS == 1 || (!last_channel && channel == CHANNEL_BITS'(CHANNELS - 2));
+      input_channel <= input_channel + 1;
       inner <= inner + OFFSET_BITS'(PHASES);
-      if (channel == 16'(CHANNELS - 1)) begin
+      if (last_channel) begin
         channel <= 0;
+        input_channel <= group_channel;
         inner <= group;
-        column <= column + 1;
-        if (column == 16'(KERNEL_COLUMNS - 1)) begin
-          column <= 0;
-          if (BY_ROW == 0) row <= row + 1;
-        end
+        column <= last_column ? 0 : column + 1;
+        last_column <= KERNEL_COLUMNS == 1
+            || (!last_column && column == COLUMN_BITS'(KERNEL_COLUMNS - 2));
+      end
+      if (BY_ROW ? turn && row_block_ends : row_ends) begin
+        row <= last_row ? 0 : row + 1;
+        last_row <= KERNEL_ROWS == 1 || (!last_row && row == ROW_BITS'(KERNEL_ROWS - 2));
       end
       if (turn) begin
-        if (BY_ROW == 0 || row_block_ends) row <= last ? 0 : row + 1;
         row_block <= row_block_ends ? 0 : row_block + 1;
         block <= block + 1;
-        if (block == 16'(GROUP_BLOCKS - 1)) begin
+        if (block == BLOCK_BITS'(GROUP_BLOCKS - 1)) begin
           block <= 0;
-          group_channel <= row_block_ends ? 0 : group_channel + 16'(CHANNELS);
+          group_channel <= row_block_ends ? 0 : group_channel + INPUT_BITS'(CHANNELS);
+          input_channel <= row_block_ends ? 0 : group_channel + INPUT_BITS'(CHANNELS);
           group <= row_block_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
           inner <= row_block_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
         end
@@ -122,12 +137,16 @@ module dense_sequencer #(
       fetched <= 0;
       count <= 0;
       channel <= 0;
+      input_channel <= 0;
       inner <= 0;
       group <= 0;
       column <= 0;
       row <= 0;
       block <= 0;
       row_block <= 0;
+      last_channel <= CHANNELS == 1;
+      last_column <= KERNEL_COLUMNS == 1;
+      last_row <= KERNEL_ROWS == 1;
       group_channel <= 0;
     end
   end

@@ -1,6 +1,6 @@
 // Send the sums of FILTERS filters and BANKS rows as words, a word per cycle, in the order of
-// filters: apply the extra shift of the filter, add the residual, and requantize. Words after the
-// last filter or row are omitted. A word with columns in PARTS parts needs PARTS cycles.
+// filters: apply the extra shift of the filter, then add the residual and requantize. Words after
+// the last filter or row are omitted. A word with columns in PARTS parts needs PARTS cycles.
 module epilogue #(
     parameter OUT_ROWS = 1,
     parameter OUT_CHANNELS = 1,
@@ -12,6 +12,7 @@ module epilogue #(
     parameter FILTERS = 1,
     parameter SUM_BITS = 32,
     parameter RESIDUAL = 0,
+    parameter RESIDUAL_ROWS = 0,  // log2 of the rows that the ring of the residual stores
     parameter RESIDUAL_SHIFT = 0,
     parameter FURTHER_BITS = 0,  // of the extra shift of a filter; 0 if all shifts are equal
     parameter SHIFT = 0,
@@ -26,11 +27,11 @@ module epilogue #(
     input logic [FILTERS*(FURTHER_BITS?FURTHER_BITS:1)-1:0] further,  // of the next filters
     output logic done,  // the last sum is leaving
     output logic read,
-    output logic [15:0] read_row,  // of all frames, modulo 2^16
+    output logic [RESIDUAL_ROWS:0] read_row,  // of all frames, modulo 2^(RESIDUAL_ROWS+1)
     output logic [15:0] read_channel,
-    input logic [15:0] rows_written,
-    output logic [15:0] rows_freed,
-    input logic [8*COLUMNS-1:0] residual,
+    input logic [RESIDUAL_ROWS:0] rows_written,
+    output logic [RESIDUAL_ROWS:0] rows_freed,
+    input logic [8*COLUMNS-1:0] residual,  // after two reads
     output logic out_valid,
     input logic out_ready,
     output logic [8*COLUMNS-1:0] out_data,
@@ -41,40 +42,48 @@ module epilogue #(
   localparam PART = 8 * PART_COLUMNS;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
 
+  localparam ROW_BITS = OUT_ROWS > 1 ? $clog2(OUT_ROWS) : 1;
+  localparam CHANNEL_BITS = OUT_CHANNELS > 1 ? $clog2(OUT_CHANNELS) : 1;
+  localparam FILTER_BITS = FILTERS > 1 ? $clog2(FILTERS) : 1;
+  localparam BANK_BITS = BANKS > 1 ? $clog2(BANKS) : 1;
+
   logic full, step, take, ends_word, ends_filter, ends_block, ends_group, there;
-  logic [15:0] filter, bank, channel, row, frame;  // channel of the block, row of the group
-  logic middle_valid, middle_ends;
-  logic [WORD-1:0] middle, chosen;
+  logic [FILTER_BITS-1:0] filter;
+  logic [BANK_BITS-1:0] bank;
+  logic [ROW_BITS-1:0] group_row, row, middle_row, moved_row;  // of the group, of the word
+  logic [CHANNEL_BITS-1:0] channel, middle_channel, moved_channel;
+  logic middle_valid, middle_ends, moved_valid, moved_ends;
+  logic [WORD-1:0] chosen, middle, shifted, moved;
   logic [PART-1:0] result, added_to;
   logic [PARTS*PART-1:0] collected;
-  logic [PART_BITS-1:0] middle_part;
+  logic [PART_BITS-1:0] middle_part, moved_part;
   logic [FILTERS*AMOUNT-1:0] amounts;
   logic [AMOUNT-1:0] amount, middle_amount;
-  logic [15:0] middle_row, middle_channel;
 
   // Select a word by masks, which is cheaper than a shifter.
   always_comb begin
     chosen = '0;
     amount = '0;
     for (int f = 0; f < FILTERS; f++)
-    amount |= amounts[f*AMOUNT+:AMOUNT] & {AMOUNT{filter == 16'(f)}};
+    amount |= amounts[f*AMOUNT+:AMOUNT] & {AMOUNT{filter == FILTER_BITS'(f)}};
     for (int f = 0; f < FILTERS; f++)
     for (int b = 0; b < BANKS; b++)
-    chosen |= sums[(f*BANKS+b)*WORD+:WORD] & {WORD{filter == 16'(f) && bank == 16'(b)}};
+    chosen |= sums[(f*BANKS+b)*WORD+:WORD]
+        & {WORD{filter == FILTER_BITS'(f) && bank == BANK_BITS'(b)}};
   end
 
   assign step = !out_valid || out_ready;
-  assign there = RESIDUAL == 0 || $signed(16'(rows_written - read_row)) > 0;
+  // The rows of a group are read in order with the first channel.
+  assign there = RESIDUAL == 0 || channel != 0 || rows_written != read_row;
   assign take = full && step && there;
   assign ends_word = part == PART_BITS'(PARTS - 1);
-  assign ends_filter = ends_word && (bank == 16'(BANKS - 1) || row + bank == 16'(OUT_ROWS - 1));
-  assign ends_block = ends_filter
-      && (filter == 16'(FILTERS - 1) || channel + filter == 16'(OUT_CHANNELS - 1));
-  assign ends_group = ends_block && channel + filter == 16'(OUT_CHANNELS - 1);
+  assign ends_filter = ends_word
+      && (bank == BANK_BITS'(BANKS - 1) || row == ROW_BITS'(OUT_ROWS - 1));
+  assign ends_group = ends_filter && channel == CHANNEL_BITS'(OUT_CHANNELS - 1);
+  assign ends_block = ends_group || (ends_filter && filter == FILTER_BITS'(FILTERS - 1));
   assign done = take && ends_block;
   assign read = step;
-  assign read_row = frame + row + bank;
-  assign read_channel = channel + filter;
+  assign read_channel = 16'(channel);
 
   always_ff @(posedge clk) begin
     if (done) full <= 0;
@@ -84,23 +93,25 @@ module epilogue #(
     end
     if (take) begin
       part <= ends_word ? 0 : part + 1;
-      if (ends_word) bank <= bank + 1;
+      if (ends_word) begin
+        bank <= bank + 1;
+        row <= row + 1;
+        read_row <= read_row + 1;
+      end
       if (ends_filter) begin
         bank <= 0;
+        row <= group_row;
+        read_row <= rows_freed;
         filter <= filter + 1;
+        channel <= channel + 1;
       end
-      if (ends_block) begin
-        filter <= 0;
-        channel <= channel + 16'(FILTERS);
-      end
+      if (ends_block) filter <= 0;
       if (ends_group) begin
         channel <= 0;
-        row <= row + 16'(BANKS);
+        group_row <= row == ROW_BITS'(OUT_ROWS - 1) ? 0 : row + 1;
+        row <= row == ROW_BITS'(OUT_ROWS - 1) ? 0 : row + 1;
+        read_row <= read_row + 1;
         rows_freed <= read_row + 1;
-        if (row + bank == 16'(OUT_ROWS - 1)) begin
-          row <= 0;
-          frame <= frame + 16'(OUT_ROWS);
-        end
       end
     end
     if (step) begin
@@ -109,12 +120,18 @@ module epilogue #(
       middle_part <= part;
       middle <= chosen;
       middle_amount <= amount;
-      middle_row <= row + bank;
-      middle_channel <= channel + filter;
-      out_valid <= middle_valid && middle_ends;
-      if (middle_valid) collected <= (PARTS * PART)'({result, collected} >> PART);
-      out_row <= middle_row;
-      out_channel <= middle_channel;
+      middle_row <= row;
+      middle_channel <= channel;
+      moved_valid <= middle_valid;
+      moved_ends <= middle_ends;
+      moved_part <= middle_part;
+      moved <= shifted;
+      moved_row <= middle_row;
+      moved_channel <= middle_channel;
+      out_valid <= moved_valid && moved_ends;
+      if (moved_valid) collected <= (PARTS * PART)'({result, collected} >> PART);
+      out_row <= 16'(moved_row);
+      out_channel <= 16'(moved_channel);
     end
     if (rst) begin
       full <= 0;
@@ -123,22 +140,24 @@ module epilogue #(
       filter <= 0;
       channel <= 0;
       row <= 0;
-      frame <= 0;
+      group_row <= 0;
+      read_row <= 0;
       rows_freed <= 0;
       middle_valid <= 0;
+      moved_valid <= 0;
       out_valid <= 0;
     end
   end
 
   // Parts enter at the top and move down, so that the first part ends at column 0.
   assign out_data = collected[8*COLUMNS-1:0];
-  assign added_to = PART'((PARTS * PART)'(residual) >> (middle_part * PART));
+  assign added_to = PART'((PARTS * PART)'(residual) >> (moved_part * PART));
 
   generate
     for (genvar x = 0; x < PART_COLUMNS; x++) begin : column
-      logic signed [SUM_BITS-1:0] sum, moved, added;
+      logic signed [SUM_BITS-1:0] sum, added;
       assign sum = middle[x*SUM_BITS+:SUM_BITS];
-      assign moved = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
+      assign shifted[x*SUM_BITS+:SUM_BITS] = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
       assign added = RESIDUAL == 0 ? '0
           : SUM_BITS'($signed(added_to[8*x+:8])) <<< RESIDUAL_SHIFT;
       requantize #(
@@ -147,7 +166,7 @@ module epilogue #(
           .LOW(LOW),
           .HIGH(HIGH)
       ) finish (
-          .sum(moved + added),
+          .sum(moved[x*SUM_BITS+:SUM_BITS] + added),
           .result(result[8*x+:8])
       );
     end

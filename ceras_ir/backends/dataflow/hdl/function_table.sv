@@ -20,15 +20,24 @@ module function_table #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
+  logic middle_valid;
+  logic [15:0] middle_row, middle_channel;
+
   assign in_ready = !out_valid || out_ready;
 
   always_ff @(posedge clk) begin
     if (in_ready) begin
-      out_valid <= in_valid;
-      out_row <= in_row;
-      out_channel <= in_channel;
+      middle_valid <= in_valid;
+      middle_row <= in_row;
+      middle_channel <= in_channel;
+      out_valid <= middle_valid;
+      out_row <= middle_row;
+      out_channel <= middle_channel;
     end
-    if (rst) out_valid <= 0;
+    if (rst) begin
+      middle_valid <= 0;
+      out_valid <= 0;
+    end
   end
 
   localparam NUMBER_BITS = TABLES > 1 ? $clog2(TABLES) : 1;
@@ -50,8 +59,13 @@ module function_table #(
     for (genvar x = 0; x < COLUMNS; x++) begin : column
       logic [7:0] memory[0:256*TABLES-1];
       if (TABLE != "") initial $readmemh(TABLE, memory);
-      always_ff @(posedge clk) if (in_ready) out_data[8*x+:8] <=
-          memory[ADDRESS_BITS'({number, in_data[8*x+:8]})];
+      logic [7:0] found;
+      always_ff @(posedge clk) begin
+        if (in_ready) begin
+          found <= memory[ADDRESS_BITS'({number, in_data[8*x+:8]})];
+          out_data[8*x+:8] <= found;
+        end
+      end
     end
   endgenerate
 endmodule

@@ -35,7 +35,7 @@ module max_pool #(
   logic [WINDOWS*WORD-1:0] memory[0:CHANNELS-1];
   logic [WORD-1:0] across, middle_data;
   logic [WINDOWS*WORD-1:0] held, after, ended;
-  logic [15:0] middle_row, middle_channel;
+  logic [15:0] middle_channel;
   logic middle_valid, step, last;
   logic [WINDOWS-1:0] takes, begins, ends, waiting;
   logic [7:0] first, place;
@@ -56,7 +56,6 @@ module max_pool #(
     end
   end
 
-  assign {takes, begins, ends, first, first_row} = map[ROW_BITS'(middle_row)];
   assign held = memory[CHANNEL_BITS'(middle_channel)];
 
   always_comb begin
@@ -90,7 +89,7 @@ module max_pool #(
     if (in_ready) begin
       middle_valid <= in_valid;
       middle_data <= across;
-      middle_row <= in_row;
+      {takes, begins, ends, first, first_row} <= map[ROW_BITS'(in_row)];
       middle_channel <= in_channel;
     end
     if (out_valid && out_ready) begin

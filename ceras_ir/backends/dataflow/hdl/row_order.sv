@@ -19,8 +19,9 @@ module row_order #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  logic [15:0] written, total, row, channel;
-  logic read;
+  logic [$clog2(CAPACITY):0] written, total;
+  logic [15:0] row, channel, middle_row, middle_channel;
+  logic read, step, middle_valid;
 
   row_ring #(
       .ROWS(ROWS),
@@ -38,20 +39,25 @@ module row_order #(
       .in_channel(in_channel),
       .rows_written(written),
       .rows_freed(total),
-      .read(read),
+      .read(step),
       .read_row(total),
       .read_channel(channel),
       .read_data(out_data)
   );
 
-  assign read = written != total && (!out_valid || out_ready);
+  assign step = !out_valid || out_ready;
+  assign read = written != total && step;
 
   always_ff @(posedge clk) begin
-    if (out_ready) out_valid <= 0;
+    if (step) begin
+      middle_valid <= read;
+      middle_row <= row;
+      middle_channel <= channel;
+      out_valid <= middle_valid;
+      out_row <= middle_row;
+      out_channel <= middle_channel;
+    end
     if (read) begin
-      out_valid <= 1;
-      out_row <= row;
-      out_channel <= channel;
       channel <= channel + 1;
       if (channel == 16'(CHANNELS - 1)) begin
         channel <= 0;
@@ -60,6 +66,7 @@ module row_order #(
       end
     end
     if (rst) begin
+      middle_valid <= 0;
       out_valid <= 0;
       channel <= 0;
       total <= 0;

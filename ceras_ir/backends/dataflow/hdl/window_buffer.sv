@@ -6,8 +6,12 @@
 // residue modulo STRIDE of the padded columns that windows read. Adjacent windows therefore read
 // adjacent columns.
 //
-// ROW_MAP specifies for each padded row: the slot in the frame, the bank, and the address in the
-// bank if the first slot of the frame is at 0.
+// ROW_MAP specifies for each padded row: the bank, and the address in the bank if the first slot of
+// the frame is at 0.
+//
+// Rows start and complete in order, also if the words of several rows alternate. A row waits only
+// with the first channel, so `in_ready` depends on counters. The memories have a word three cycles
+// after the counters include it, in which the first address of a window that reads it arrives.
 module window_buffer #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -39,38 +43,44 @@ module window_buffer #(
     output logic [15:0] channels_written,  // of the next row
     input logic [15:0] slots_freed,
     input logic [READERS*BANKS*ADDRESS_BITS-1:0] read_address,
-    output logic [READERS*BANKS*8*STORED-1:0] read_data
+    output logic [READERS*BANKS*8*STORED-1:0] read_data  // two cycles after the address
 );
   localparam DEPTH = SLOTS * SLOT_WORDS;
   localparam FRAME_WORDS = (FRAME_SLOTS % SLOTS) * SLOT_WORDS;
   localparam ROW_BITS = PADDED_ROWS > 1 ? $clog2(PADDED_ROWS) : 1;
+  localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+  localparam PHASE_BITS = PHASES > 1 ? $clog2(PHASES) : 1;
+  localparam STEP_BITS = SLOT_ROWS > 1 ? $clog2(SLOT_ROWS) : 1;
+  // A row that no window reads can wait although its slot has been freed.
+  localparam SLOT_BITS = $clog2(SLOTS + FRAME_SLOTS + 1) + 1;
   localparam WORD = 8 * STORED;
 
-  logic [39:0] map[0:PADDED_ROWS-1];
   logic padding;  // whether the next row is above or below the input
-  logic [15:0] pad_row, pad_channel, frame_slot, frame_rows, phase;
-  logic [16:0] frame_address, sum, next_frame;
-  logic [15:0] row, channel, following, slot, start;
-  logic [7:0] bank;
-  logic room, write, row_ends;
+  logic [PHASE_BITS-1:0] phase;
+  logic [CHANNEL_BITS-1:0] pad_channel, channel;
+  logic [ROW_BITS-1:0] row, started, complete;  // the next rows to start and to complete
+  logic [STEP_BITS-1:0] started_step;  // of `started` in its slot
+  logic [SLOT_BITS-1:0] frame_slot, slot;  // of the next row to start
+  logic room, write, ends, starts, row_ends, frame_starts;
+  logic [ADDRESS_BITS:0] frame_address, frame_below, next_frame;
   logic [PHASES*WORD-1:0] phases;
   logic [WORD-1:0] current;
 
-  generate
-    if (ROW_MAP != "") initial $readmemh(ROW_MAP, map);
-  endgenerate
+  function automatic logic [ADDRESS_BITS:0] wrap(input logic [ADDRESS_BITS:0] address);
+    wrap = address >= (ADDRESS_BITS + 1)'(DEPTH) ? address - (ADDRESS_BITS + 1)'(DEPTH) : address;
+  endfunction
 
-  assign row = padding ? pad_row : in_row + 16'(TOP);
-  assign channel = padding ? pad_channel : in_channel;
-  assign {slot, bank, start} = map[ROW_BITS'(row)];
-  // Negative for a row that no window reads, if the slot has already been read.
-  assign room = $signed(16'(frame_slot + slot - slots_freed)) < $signed(16'(SLOTS));
+  assign row = padding ? complete : ROW_BITS'(in_row) + ROW_BITS'(TOP);
+  assign channel = padding ? pad_channel : CHANNEL_BITS'(in_channel);
+  assign room = $signed(SLOT_BITS'(slot - SLOT_BITS'(slots_freed))) < $signed(SLOT_BITS'(SLOTS))
+      || channel != 0;
+  assign ends = phase == PHASE_BITS'(PHASES - 1);
   assign write = (padding || in_valid) && room;
-  assign in_ready = !padding && room && phase == 16'(PHASES - 1);
-  assign row_ends = write && phase == 16'(PHASES - 1) && channel == 16'(CHANNELS - 1);
-  assign following = row + 1;
-  assign sum = frame_address + 17'(start);
-  assign next_frame = frame_address + 17'(FRAME_WORDS);
+  assign in_ready = !padding && room && ends;
+  assign starts = write && ends && channel == 0;
+  assign row_ends = write && ends && channel == CHANNEL_BITS'(CHANNELS - 1);
+  assign frame_starts = started == ROW_BITS'(PADDED_ROWS - 1);
+  assign next_frame = wrap(frame_address + (ADDRESS_BITS + 1)'(FRAME_WORDS));
 
   generate
     for (genvar p = 0; p < PHASES; p++) begin : split
@@ -88,65 +98,110 @@ module window_buffer #(
 
   always_comb begin
     current = '0;
-    for (int p = 0; p < PHASES; p++) current |= phases[p*WORD+:WORD] & {WORD{phase == 16'(p)}};
+    for (int p = 0; p < PHASES; p++)
+    current |= phases[p*WORD+:WORD] & {WORD{phase == PHASE_BITS'(p)}};
   end
 
   always_ff @(posedge clk) begin
-    if (write) begin
-      phase <= phase == 16'(PHASES - 1) ? 0 : phase + 1;
-      if (padding && phase == 16'(PHASES - 1)) pad_channel <= row_ends ? 0 : pad_channel + 1;
-      // The rows of a batch are written together, but complete in order.
-      if (phase == 16'(PHASES - 1) && 16'(frame_rows + row) == rows_written)
-        channels_written <= channel + 1;
+    if (write) phase <= ends ? 0 : phase + 1;
+    if (write && ends) begin
+      if (padding) pad_channel <= row_ends ? 0 : pad_channel + 1;
+      if (row == complete) channels_written <= 16'(channel) + 1;
+    end
+    if (starts) begin
+      started <= started + 1;
+      started_step <= started_step + 1;
+      if (started_step == STEP_BITS'(SLOT_ROWS - 1)) begin
+        started_step <= 0;
+        slot <= slot + 1;
+      end
+      if (frame_starts) begin
+        started <= 0;
+        started_step <= 0;
+        frame_slot <= frame_slot + SLOT_BITS'(FRAME_SLOTS);
+        slot <= frame_slot + SLOT_BITS'(FRAME_SLOTS);
+      end
     end
     if (row_ends) begin
+      complete <= complete + 1;
       channels_written <= 0;
-      rows_written <= frame_rows + following;
-      padding <= following < 16'(TOP) || following >= 16'(TOP + ROWS);
-      pad_row <= following;
-      if (following == 16'(PADDED_ROWS)) begin
-        rows_written <= frame_rows + 16'(FRAME_SLOTS * SLOT_ROWS);
-        frame_rows <= frame_rows + 16'(FRAME_SLOTS * SLOT_ROWS);
-        frame_slot <= frame_slot + 16'(FRAME_SLOTS);
-        frame_address <= next_frame >= 17'(DEPTH) ? next_frame - 17'(DEPTH) : next_frame;
+      rows_written <= rows_written + 1;
+      padding <= 16'(complete) + 1 < 16'(TOP) || 16'(complete) + 1 >= 16'(TOP + ROWS);
+      if (complete == ROW_BITS'(PADDED_ROWS - 1)) begin
+        complete <= 0;
+        rows_written <= rows_written + 16'(FRAME_SLOTS * SLOT_ROWS - PADDED_ROWS + 1);
         padding <= TOP > 0;
-        pad_row <= 0;
+        frame_address <= next_frame;
+        frame_below <= next_frame - (ADDRESS_BITS + 1)'(DEPTH);
       end
     end
     if (rst) begin
       phase <= 0;
       pad_channel <= 0;
-      pad_row <= 0;
       padding <= TOP > 0;
+      started <= 0;
+      started_step <= 0;
+      complete <= 0;
+      frame_slot <= 0;
+      slot <= 0;
       rows_written <= 0;
       channels_written <= 0;
-      frame_rows <= 0;
-      frame_slot <= 0;
       frame_address <= 0;
+      frame_below <= (ADDRESS_BITS + 1)'(-DEPTH);
     end
   end
 
+  // Stages of a write: 1 row and channel, 2 position in the frame, 3 address. `below` is the address
+  // if the ring has started again.
+  logic write1, write2;
+  logic [ROW_BITS-1:0] row1;
+  logic [CHANNEL_BITS-1:0] channel1;
+  logic [PHASE_BITS-1:0] phase1;
+  logic [23:0] map[0:PADDED_ROWS-1];
+  logic [7:0] bank1, bank2;
+  logic [15:0] start1;
+  logic [ADDRESS_BITS:0] frame1, frame2, below1, below2, below;
+  logic [ADDRESS_BITS-1:0] within2, address;
+  logic [WORD-1:0] word1, word2, word;
   logic [BANKS-1:0] enable;
-  logic [ADDRESS_BITS-1:0] address;
-  logic [WORD-1:0] word;
+
+  generate
+    if (ROW_MAP != "") initial $readmemh(ROW_MAP, map);
+  endgenerate
+
+  assign {bank1, start1} = map[row1];
+  assign below = below2 + (ADDRESS_BITS + 1)'(within2);
 
   always_ff @(posedge clk) begin
-    for (int b = 0; b < BANKS; b++) enable[b] <= write && !rst && bank == 8'(b);
-    address <= ADDRESS_BITS'((sum >= 17'(DEPTH) ? sum - 17'(DEPTH) : sum)
-                             + 17'(channel) * PHASES + 17'(phase));
-    word <= current;
+    write1 <= write && !rst;
+    row1 <= row;
+    channel1 <= channel;
+    phase1 <= phase;
+    frame1 <= frame_address;
+    below1 <= frame_below;
+    word1 <= current;
+    write2 <= write1 && !rst;
+    bank2 <= bank1;
+    within2 <= ADDRESS_BITS'(start1 + 16'(channel1) * PHASES + 16'(phase1));
+    frame2 <= frame1;
+    below2 <= below1;
+    word2 <= word1;
+    for (int b = 0; b < BANKS; b++) enable[b] <= write2 && !rst && bank2 == 8'(b);
+    address <= ADDRESS_BITS'(below[ADDRESS_BITS] ? frame2 + (ADDRESS_BITS + 1)'(within2) : below);
+    word <= word2;
   end
 
   generate
     for (genvar r = 0; r < READERS; r++) begin : reader
       for (genvar b = 0; b < BANKS; b++) begin : banks
         logic [WORD-1:0] memory[0:DEPTH-1];
-        logic [WORD-1:0] data;
+        logic [WORD-1:0] data, data_register;
         always_ff @(posedge clk) begin
           if (enable[b]) memory[address] <= word;
           data <= memory[read_address[(r*BANKS+b)*ADDRESS_BITS+:ADDRESS_BITS]];
+          data_register <= data;
         end
-        assign read_data[(r*BANKS+b)*WORD+:WORD] = data;
+        assign read_data[(r*BANKS+b)*WORD+:WORD] = data_register;
       end
     end
   endgenerate
