@@ -14,6 +14,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.analysis.rescaling import exponents_of
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization_options import Silu
 
@@ -59,8 +60,9 @@ def test_slopes_become_rows_of_a_table(tmp_path: Path, silu: Silu, bound: float)
     assert lookup.channel_rows is not None
     source, target = graph.stored_element(lookup.input), graph.stored_element(lookup.result)
     half = lookup.tables.shape[1] // 2
-    exponents = [lookup.attributes[f"graph.{side}_exponents"] for side in ("input", "result")]
-    before, after = (np.array(graph.attributes.integers_of(side)) for side in exponents)
+    exponents = exponents_of(lookup)
+    assert exponents is not None
+    before, after = exponents
     stored = np.arange(-half, half)
     for channel, row in enumerate(lookup.channel_rows):
         x = (stored - source.zero_point) * source.scale * 2.0 ** before[channel]

@@ -126,7 +126,7 @@ def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> lis
     which needs more lists of micro-ops.
     """
     score = np.array(scores(shape, found, board))
-    order = np.argsort(score, kind="stable").tolist()
+    order: list[int] = np.argsort(score, kind="stable").tolist()
     if board.is_hls:
         limit = NEAR_TIE * score.min(initial=np.inf)
         near = [i for i in order if score[i] <= limit]

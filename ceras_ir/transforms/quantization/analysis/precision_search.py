@@ -125,6 +125,8 @@ class Search:
     """The noise-to-signal ratio of the outputs for the chosen values, estimated."""
     reason: str = ""
     """The reason to stop."""
+    confirmed: int | None = None
+    """The number of chosen values in the last measurement on the samples `judged`."""
 
     def run(self, chunks: Sequence[Sequence[Sample]]) -> None:
         """
@@ -145,7 +147,8 @@ class Search:
         self.predicted = sum(c.noise for c in pending)
         if self.chosen:
             judged = self.judged or chunks[-1]
-            self.measured = mean_share(self._shares(judged).values())
+            if self.confirmed != len(self.chosen):
+                self.measured = mean_share(self._shares(judged).values())
             self.before = mean_share(self._former_shares(initial, judged).values())
 
     def _search(
@@ -170,11 +173,13 @@ class Search:
                 is_full = any(c.noise > 0 for c in pending)
                 reason = "no other value fits in the budget" if is_full else ALL_CHOSEN
                 break
-            shares = self._shares(following)
+            measuring = following
+            shares = self._shares(measuring)
             if self.judged and self._is_good(shares):
-                shares = self._shares(self.judged)
+                measuring, self.confirmed = self.judged, len(self.chosen)
+                shares = self._shares(measuring)
             self.measured = mean_share(shares.values())
-            if self._is_better(best, following):
+            if self._is_better(best, measuring):
                 best, failures = _Choice(self, pending), 0
                 continue
             # Values of the same information hide each other until the last of them is chosen.
