@@ -38,6 +38,7 @@ def reshape(layer: Layer, op: ReshapeOp) -> None:
 BLOCKS = {
     "float": ("words", 4),
     "int32_t": ("words", 4),
+    "int16_t": ("halves", 8),
     "int8_t": ("bytes", 16),
     "uint8_t": ("bytes", 16),
 }
@@ -66,7 +67,7 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
         turn = layer.kernels.use(
             "transpose",
             NAME=name,
-            ELEMENT="int32_t" if name == "words" else "int8_t",
+            ELEMENT=f"int{128 // block}_t",
             BLOCK=str(block),
             LOWER=_interleaved(range(block // 2), block),
             UPPER=_interleaved(range(block // 2, block), block),

@@ -1,4 +1,4 @@
-"""Test transposes of words and bytes in blocks and in loops, bit for bit."""
+"""Test transposes of words, halves and bytes in blocks and in loops, bit for bit."""
 
 from pathlib import Path
 
@@ -32,7 +32,11 @@ CASES = [
     ((16, 200), (1, 0), BYTE, "bytes"),
     ((130, 35), (1, 0), BYTE, "bytes"),
     ((15, 64), (1, 0), BYTE, ""),
-    ((20, 30), (1, 0), WORD, ""),
+    ((1, 17, 9, 20), (0, 3, 1, 2), WORD, "halves"),
+    ((2, 8, 5, 8), (0, 3, 1, 2), WORD, "halves"),
+    ((130, 35), (1, 0), WORD, "halves"),
+    ((20, 30), (1, 0), WORD, "halves"),
+    ((7, 30), (1, 0), WORD, ""),
 ]
 """
 Shapes that do and do not fill blocks, several strips, outer loops, narrow shapes, contiguous runs,
@@ -59,7 +63,7 @@ BUILDS = {
 @pytest.mark.parametrize("name", BUILDS)
 def test_results(name: str):
     module = network()
-    for name_of_elements in ("words", "bytes"):
+    for name_of_elements in ("words", "halves", "bytes"):
         calls = source(module).count(f" transpose_{name_of_elements}(x")
         assert calls == sum(blocks == name_of_elements for *_, blocks in CASES)
     check(module, flags=BUILDS[name])
