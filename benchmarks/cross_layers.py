@@ -4,7 +4,11 @@ Count the instructions per multiplication of layers on 64-bit Arm or RISC-V.
 A plugin counts under the user mode of qemu. Integers are compared with the interpreter, floats
 within a tolerance.
 
-    python benchmarks/cross_layers.py {aarch64,riscv}
+    python benchmarks/cross_layers.py {aarch64,riscv} [--xnnpack BUILD] [--ncnn BUILD]
+
+With builds of XNNPACK or ncnn (`cross_peers.py`), a second table has the instructions of the peer
+that needs fewest, and the ratio of the peer to ours. ncnn multiplies int8 without Winograd, for
+which it needs weights of 6 bits.
 
 For RISC-V, `scalar` is compiled without the vector extension, and `portable` with automatic
 vectorization by the compiler. Ratios are relative to vectors of 128 bits.
@@ -18,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from cortex_m import Case, layer_of, network
 from cross import AARCH64, Cross, riscv
+from cross_peers import Peer, peers
 from firmware import write_files
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +44,7 @@ CASES = (
     Case("float 3x3, C = 64", (1, 56, 56, 64), (64, 3, 3, 64), 1, is_float=True),
     Case("float 3x3, stride 2", (1, 56, 56, 64), (64, 3, 3, 64), 1, stride=2, is_float=True),
     Case("float 1x1, C = 128", (1, 28, 28, 128), (128, 1, 1, 128), 0, is_float=True),
+    Case("float depthwise", (1, 28, 28, 96), (96, 3, 3, 1), 1, groups=96, is_float=True),
 )
 
 MAIN = """\
@@ -99,6 +105,31 @@ def figures(case: Case, plugin: Path, processor: str) -> list[str]:
     return [f"{run:.3f}" for run in (*runs, compiled, longer)] + ratios
 
 
+COMPARED: dict[str, list[tuple[str, Cross, str, str]]] = {
+    "aarch64": [
+        ("neon", AARCH64, "neon", "cortex-a53"),
+        ("dotprod", AARCH64, "dotprod", "cortex-a76"),
+        ("i8mm", AARCH64, "i8mm", "max,sve=off"),
+    ],
+    "riscv": [
+        (f"{bits} bits", riscv(bits), "rvv", riscv(bits).emulator[-1]) for bits in (128, 256)
+    ],
+}
+"""Processor -> title, processor, build and emulated core of each comparison."""
+
+
+def compared(case: Case, plugin: Path, processor: str, found: list[Peer]) -> list[str]:
+    """Return a row of the comparison: ours, the best peer, and the ratio, for each core."""
+    row: list[str] = []
+    macs = layer_of(network(case)).macs
+    for _, cross, build, cpu in COMPARED[processor]:
+        ours = measure(case, plugin, cross, build)
+        counts = {peer.name: peer.count(case, cpu) / macs for peer in found}
+        best = min(counts, key=lambda name: counts[name])
+        row += [f"{ours:.3f}", f"{counts[best]:.3f} {best}", f"{counts[best] / ours:.2f}"]
+    return row
+
+
 HEADERS = {
     "aarch64": tuple(AARCH64.builds),
     "riscv": (
@@ -111,20 +142,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="layers on processors that are not at hand")
     parser.add_argument("processor", choices=HEADERS)
     parser.add_argument("--only", default="", help="layers whose name contains this")
+    parser.add_argument("--xnnpack", type=Path, metavar="BUILD", help="a build of XNNPACK")
+    parser.add_argument("--ncnn", type=Path, metavar="BUILD", help="a build of ncnn")
     arguments = parser.parse_args()
     cross = AARCH64 if arguments.processor == "aarch64" else riscv()
     if not cross.is_available:
         raise SystemExit(f"needs {cross.compiler[0]} and {cross.emulator[0]}")
+    has_peers = bool(arguments.xnnpack or arguments.ncnn)
+    headers = HEADERS[arguments.processor]
+    if has_peers:
+        titles = [title for title, *_ in COMPARED[arguments.processor]]
+        headers = tuple(h for title in titles for h in (title, "best peer", "peer / ours"))
     table = Table(box=None, pad_edge=False)
     table.add_column("instructions per MAC")
-    for header in HEADERS[arguments.processor]:
+    for header in headers:
         table.add_column(header, justify="right")
     with tempfile.TemporaryDirectory(prefix="ceras-plugin-") as name:
         plugin = Path(name) / "count.so"
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", PLUGIN, "-o", plugin], check=True)
+        found = peers(cross, Path(name), plugin, arguments.xnnpack, arguments.ncnn)
         for case in CASES:
-            if arguments.only in case.name:
-                table.add_row(case.name, *figures(case, plugin, arguments.processor))
+            if arguments.only not in case.name:
+                continue
+            if has_peers:
+                row = compared(case, plugin, arguments.processor, found)
+            else:
+                row = figures(case, plugin, arguments.processor)
+            table.add_row(case.name, *row)
     Console(highlight=False, width=120).print(table)
 
 

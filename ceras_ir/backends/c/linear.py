@@ -146,10 +146,13 @@ def _pack_bytes(
     n, k = shape_of(of.op.weights)
     layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
     unmoved = ["MODEL_RVV"] if adds_offset_on_load(of, nest) else []
+    is_bytes = value_type(of.op.input) != "int16_t"
     if amx is not None and amx.multiplies_signed(value_type(of.op.input)):
         layer.kernels.use("amx")
         unmoved.append("MODEL_HAS_AMX")
     moved = f"({' || '.join(unmoved)} ? 0 : {offset})" if unmoved else str(offset)
+    if is_bytes:
+        moved = f"(MODEL_NEON ? {offset - 128} : {moved})"
     extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
     bias = _bias(of, w, extra, moved, nest.padded_outputs, TILES)
     return Panels(packed, bias, bias)

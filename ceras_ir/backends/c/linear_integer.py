@@ -122,8 +122,6 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     step = lanes_of(stored).step
     unit = step if nest.group_channels % step == 0 else 1
     unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
-    if row == "model_row":
-        layer.kernels.use("dots_neon")
     dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{TILES}")
     at = nest.panel_at(weights, step)
     if loops.filters < width:
@@ -212,8 +210,6 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     """
     name = f"dots_{group}x{length}_{ROW_TYPES[row][0]}"
     each = range(group)
-    call = f"  dots_neon(count, stride, x, n, {length}, filters, sums);"
-    neon = ("#if MODEL_NEON", call, "#else")
     text = [
         f"/* sums[p][o] of window p and filter o, {length} products each; {group} windows share "
         "a filter. */",
@@ -221,7 +217,6 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
         f"MODEL_TILE void {name}(int32_t count, int32_t stride, const {row} *restrict x, "
         "int32_t n, const int8_t *restrict filters, int32_t *restrict sums)",
         "{",
-        *(neon if row == "model_row" else ()),
         "  for (int32_t o = 0; o < n; ++o) {",
         f"    const int8_t *const filter = &filters[o * {length}];",
         f"    for (int32_t i = 0; i < count; i += {group}) {{",
@@ -238,7 +233,6 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
         *(f"      to[{i} * n] = s{i};" if i > 1 else "      to[n] = s1;" for i in each[1:]),
         "    }",
         "  }",
-        *(["#endif"] if row == "model_row" else []),
         "}",
         "",
     ]

@@ -25,6 +25,7 @@ from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     LANES_PER_VECTOR,
     MOVED_BYTES,
+    NEON,
     RVV,
     TILES,
     WORDS,
@@ -53,6 +54,9 @@ MAX_IN_PLACE_OUTPUTS, MIN_IN_PLACE_PRODUCTS = 128, 64
 Bounds of outputs and of products for which 128 is added as bytes are loaded. Other layers copy the
 input.
 """
+
+STRIP_SIGN = f"({NEON} ? 128 : 0)"
+"""C expression of the bits that differ between an unsigned byte and the byte of a strip."""
 
 MIN_POSITIONS_OF_SUMS = 16
 """The minimum number of positions for tiles with 32-bit results, which a loop stores."""
@@ -119,6 +123,10 @@ bytes in place. RISC-V vectors multiply these without an offset, too.
 """
 
 
+def _has_full_weights(sums: Sums) -> bool:
+    return sums.weights is None or bool((sums.centred() == -128).any())
+
+
 def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
     """
     Return whether a tile loads int8 inputs directly and adds 128 to each as it is loaded, because
@@ -153,12 +161,17 @@ def constant_panels(
     if is_wide:
         weights(WORDS_BY_FOUR.step, AMX)
     w = weights(lanes.step, f"!{AMX}" if is_wide else "")
-    late = adds_offset_on_load(of, nest)
-    b = bias(CONDITION if late else TILES, offset)
-    if late:
-        bias(RVV, 0)
+    is_moved, late = lanes is BYTE_LANES, adds_offset_on_load(of, nest)
+    b = bias(_others(late=late) if is_moved else TILES, offset)
+    if is_moved:
+        # Vectors of Arm move unsigned bytes by -128, and load signed bytes as they are.
+        bias(f"({RVV} || {NEON})" if late else NEON, offset - 128)
     is_signed = amx is not None and amx.multiplies_signed(value_type(of.op.input))
     return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b)
+
+
+def _others(*, late: bool) -> str:
+    return CONDITION if late else f"({CONDITION} || {RVV})"
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
@@ -190,7 +203,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         size = nest.strip_elements + SLACK
         if amx is not None and not amx.nest.in_place:
             size = max(size, amx.plane if is_wide else amx.strip_elements)
-        copy = halo_of(_halo(layer, stored, lanes.element), x, str(zero_point_of(sums.x) + offset))
+        border = str(zero_point_of(sums.x) + offset)
+        if lanes is BYTE_LANES:
+            border = f"{border} ^ {STRIP_SIGN}"
+        copy = halo_of(_halo(layer, stored, lanes.element), x, border)
         strip = Strip.of(layer, (lanes.element, "strip"), size, 4 // lanes.step, copy)
         source = f"strip + {nest.input_at()}"
     if is_late:
@@ -203,6 +219,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         walk = replace(walk, joins_ends=nest.outputs > LANES_PER_VECTOR // 2)
     if walk.ends_in_half:
         layer.kernels.use("half_vectors")
+    if lanes is BYTE_LANES and nest.in_place:
+        lanes = replace(lanes, suffix="_in_place", is_unsigned=True)
+    if not lanes.has_halves and lanes.step == BYTE_LANES.step and _has_full_weights(sums):
+        lanes = replace(lanes, suffix=f"{lanes.suffix}_full", is_full=True)
     add_products(layer.kernels, walk, lanes)
     first = nest.first_output("b")
 
@@ -317,14 +337,15 @@ def _halo(layer: Layer, stored: str, element: str) -> str:
     Return the name of the C function that copies input rows of C type `stored` to rows of `element`
     with border.
     """
-    is_signed = stored == "int8_t"
+    is_bytes, is_signed = stored != "int16_t", stored == "int8_t"
+    kind = "signed for Arm, else unsigned"
     return layer.kernels.use(
         "halo",
         NAME=stored,
         TO=element,
         IN=stored,
-        SHIFT=" ^ 128" if is_signed else "",
-        WHAT="moved by 128" if is_signed else "as it is",
+        SHIFT=f" ^ {'128 ^ ' if is_signed else ''}{STRIP_SIGN}" if is_bytes else "",
+        WHAT=kind if is_bytes else "as it is",
     )
 
 

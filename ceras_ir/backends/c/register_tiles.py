@@ -19,8 +19,11 @@ LANES_PER_VECTOR = 16
 CONDITION, HAS_16_LANES = "MODEL_LANES", "MODEL_LANES == 16"
 """Preprocessor conditions: x86 vectors, and x86 vectors of 16 lanes."""
 
-RVV, TILES = "MODEL_RVV", "MODEL_TILES"
-"""Preprocessor conditions: RISC-V vectors, and register tiles for integers."""
+RVV, NEON, TILES = "MODEL_RVV", "MODEL_NEON", "MODEL_TILES"
+"""
+Preprocessor conditions: RISC-V vectors, vectors of 64-bit Arm (3 with matrix products, 2 with dot
+products, else 1), and register tiles for integers.
+"""
 
 FLOAT_LANES = "MODEL_F32"
 """Preprocessor expression: lanes of float vectors, or 0, independent of integer vectors."""
@@ -353,6 +356,10 @@ class Lanes:
     Whether a step has two products of half as many elements: `load_weights` is the start of the
     names of two macros, for the lower and for the upper elements.
     """
+    is_unsigned: bool = False
+    """Whether bytes are unsigned on all processors, not signed on 64-bit Arm as in strips."""
+    is_full: bool = False
+    """Whether a weight can be -128: the sum of two products of bytes may then exceed 16 bits."""
 
 
 BYTE_LANES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")

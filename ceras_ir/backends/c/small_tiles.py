@@ -2,12 +2,14 @@
 Print register tiles for vectors of 8 or 4 lanes and for RISC-V vectors.
 
 Tiles of all shapes consist of calls of a smaller tile, which computes a few positions by 16
-outputs. The integer sums are equal. A tile for RISC-V uses intrinsics. It computes a few positions
-by `taken` outputs, in groups of four registers of any length. An input element is a scalar factor.
+outputs. The integer sums are equal. Tiles for 64-bit Arm are in `neon_tiles.py`. A tile for RISC-V
+uses intrinsics. It computes a few positions by `taken` outputs, in groups of four registers of any
+length. An input element is a scalar factor.
 """
 
 from collections.abc import Sequence
 
+from ceras_ir.backends.c.neon_tiles import Body, neon_bodies
 from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     FLOAT_LANES,
@@ -23,20 +25,30 @@ from ceras_ir.backends.c.values import Kernels
 def _function(
     positions: int,
     lanes: Lanes,
-    advance: str,
     unused: Sequence[str],
-    parts: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    body: Body,
     *,
     has_pieces: bool,
 ) -> str:
     """
     Return the text of a C function that computes the sums of `positions` positions by up to 16
-    outputs. `parts` are the C statements before the loop over products, in it, and after it.
-    `advance` moves its pointers, and `unused` are parameters that this variant does not use.
-    `has_pieces` is whether a row of a window has several contiguous pieces.
+    outputs. `body` has the C statements before, in and after the loops over products. `unused` are
+    parameters that this variant does not use. `has_pieces` is whether a row of a window has several
+    contiguous pieces.
     """
+
+    def loop(head: str, count: int, lines: Sequence[str]) -> list[str]:
+        elements = count * lanes.step
+        advance = f"at += {elements}" if elements > 1 else "++at"
+        by = f"i += {count}" if count > 1 else "++i"
+        return [
+            "    MODEL_ROLLED",
+            f"    for ({head} < steps; {by}, {advance}, w += {_times(elements, 'width')}) {{",
+            *(f"      {line}" for line in lines),
+            "    }",
+        ]
+
     weight, number = ("float", "float") if lanes is FLOATS else ("int8_t", "int32_t")
-    start, body, stores = parts
     outputs = "16" if "taken" in unused else "`taken`"
     pieces = "int32_t pieces, int32_t piece, " if has_pieces else ""
     lines = [
@@ -48,43 +60,49 @@ def _function(
         f"    const {number} *bias, {number} *sums)",
         "{",
         *(f"  (void){name};" for name in (*unused, *(["column"] if positions == 1 else []))),
-        *start,
+    ]
+    in_passes = 0 < body.positions < positions
+    if in_passes:
+        lines += [
+            f"  const {lanes.element} *const start = x;",
+            f"  const {weight} *const weights = w;",
+            f"  {number} *const to = sums;",
+            f"  for (int32_t p = 0; p < {positions}; p += {body.positions}) {{",
+            f"  const int32_t last = {positions - body.positions}, first = p < last ? p : last;",
+            "  x = start + first * column, w = weights, sums = to + first * width;",
+        ]
+    lines += [
+        *(f"  {line}" for line in body.start),
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
     ]
     if has_pieces:
         lines.append(f"    const {lanes.element} *part = x;")
         lines.append("    for (int32_t p = 0; p < pieces; ++p, part += piece) {")
-    return "\n".join(
-        [
-            *lines,
-            f"    const {lanes.element} *at = {'part' if has_pieces else 'x'};",
-            "    MODEL_ROLLED",
-            f"    for (int32_t i = 0; i < steps; ++i, {advance}) {{",
-            *(f"      {text}" for text in body),
-            *(["    }"] * (1 + has_pieces)),
-            "  }",
-            *stores,
-            "}",
-            "",
-        ]
-    )
+    lines.append(f"    const {lanes.element} *at = {'part' if has_pieces else 'x'};")
+    if body.several:
+        lines.append("    int32_t i = 0;")
+        lines += loop(f"; i + {body.steps - 1}", body.steps, body.several)
+    lines += loop(";" + " i" if body.several else "int32_t i = 0; i", 1, body.single)
+    lines += ["    }"] if has_pieces else []
+    lines += ["  }", *(f"  {line}" for line in body.stores)]
+    lines += ["  }"] if in_passes else []
+    return "\n".join([*lines, "}", ""])
 
 
 def _rvv_products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     is_float, each = lanes is FLOATS, range(positions)
     kind, vector = ("f32", "vfloat32m4_t") if is_float else ("i32", "vint32m4_t")
-    start = ["  const size_t vl = (size_t)taken;"]
+    start = ["const size_t vl = (size_t)taken;"]
     if is_float:
-        start.append(f"  {vector} s0 = __riscv_vfmv_v_f_f32m4(0.0f, vl);")
-        start.append("  if (bias) s0 = __riscv_vle32_v_f32m4(bias, vl);")
+        start.append(f"{vector} s0 = __riscv_vfmv_v_f_f32m4(0.0f, vl);")
+        start.append("if (bias) s0 = __riscv_vle32_v_f32m4(bias, vl);")
     else:
-        start.append(f"  {vector} s0 = __riscv_vle32_v_i32m4(bias, vl);")
+        start.append(f"{vector} s0 = __riscv_vle32_v_i32m4(bias, vl);")
     if positions > 1:
-        start.append(f"  {vector} {', '.join(f's{p} = s0' for p in each[1:])};")
-    body = (_float_step if is_float else _integer_step)(positions, lanes)
-    stores = [f"  __riscv_vse32_v_{kind}m4({_row('sums', p, 'width')}, s{p}, vl);" for p in each]
-    advance = f"at += {lanes.step}, w += {_times(lanes.step, 'width')}"
-    return _function(positions, lanes, advance, (), (start, body, stores), has_pieces=has_pieces)
+        start.append(f"{vector} {', '.join(f's{p} = s0' for p in each[1:])};")
+    step = (_float_step if is_float else _integer_step)(positions, lanes)
+    stores = [f"__riscv_vse32_v_{kind}m4({_row('sums', p, 'width')}, s{p}, vl);" for p in each]
+    return _function(positions, lanes, (), Body(start, step, stores), has_pieces=has_pieces)
 
 
 def _times(count: int, name: str) -> str:
@@ -155,17 +173,20 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     `walk` on processors with vectors of 8 or 4 lanes and with RISC-V vectors.
     """
     kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
+    kernels.use("vectors_neon")
     kernels.use("taken_outputs")
     has_pieces = walk.pieces > 1
     for positions in sorted({size for part in _parts(walk) for size in _groups(part)}):
         name = _name(positions, lanes, has_pieces=has_pieces)
         if lanes is FLOATS:
-            for count in (8, 4):
-                text = _float_products(positions, LANES_PER_VECTOR // count, has_pieces=has_pieces)
-                kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count} && !{RVV}")
+            text = _float_products(positions, LANES_PER_VECTOR // 8, has_pieces=has_pieces)
+            kernels.add(name, text, f"{FLOAT_LANES} == 8")
         else:
             text = _products(positions, lanes, has_pieces=has_pieces)
             kernels.add(name, text, f"{CONDITION} == 8")
+        for condition, body in neon_bodies(positions, lanes):
+            text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
+            kernels.add(f"{name} of {condition}", text, condition)
         text = _rvv_products(positions, lanes, has_pieces=has_pieces)
         kernels.add(f"{name} of RISC-V", text, RVV)
 
@@ -223,10 +244,9 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
             f"v, w0), s{p}_1 = {lanes.dot}_256(s{p}_1, v, w1);"
         )
         to = _row("sums", p, "width")
-        stores.append(f"  STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
-    advance, start = f"at += {step}, w += {step} * width", [f"  model_256 {', '.join(sums)};"]
-    parts = start, body, stores
-    return _function(positions, lanes, advance, ("taken",), parts, has_pieces=has_pieces)
+        stores.append(f"STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
+    parts = Body([f"model_256 {', '.join(sums)};"], body, stores)
+    return _function(positions, lanes, ("taken",), parts, has_pieces=has_pieces)
 
 
 def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
@@ -238,9 +258,9 @@ def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
     each, blocks = range(positions), range(vectors)
     offsets = [f" + {b * LANES_PER_VECTOR // vectors}" if b else "" for b in blocks]
     start = [
-        f"  model_f32v {', '.join(f's0_{b} = {{0}}' for b in blocks)};",
-        f"  if (bias) {', '.join(f's0_{b} = LOAD_F32(bias{offsets[b]})' for b in blocks)};",
-        *(f"  model_f32v {', '.join(f's{p}_{b} = s0_{b}' for b in blocks)};" for p in each[1:]),
+        f"model_f32v {', '.join(f's0_{b} = {{0}}' for b in blocks)};",
+        f"if (bias) {', '.join(f's0_{b} = LOAD_F32(bias{offsets[b]})' for b in blocks)};",
+        *(f"model_f32v {', '.join(f's{p}_{b} = s0_{b}' for b in blocks)};" for p in each[1:]),
     ]
     weights = ", ".join(f"w{b} = LOAD_F32(w{offsets[b]})" for b in blocks)
     body, stores = [f"const model_f32v {weights};", "model_f32v v;"], list[str]()
@@ -248,8 +268,6 @@ def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
         products = ", ".join(f"s{p}_{b} = FMA(s{p}_{b}, v, w{b})" for b in blocks)
         body.append(f"v = SPLAT_F32({_row('at', p, 'column')}), {products};")
         to = _row("sums", p, "width")
-        stores.append(f"  {', '.join(f'STORE_F32({to}{offsets[b]}, s{p}_{b})' for b in blocks)};")
-    parts = start, body, stores
-    return _function(
-        positions, FLOATS, "++at, w += width", ("taken",), parts, has_pieces=has_pieces
-    )
+        stores.append(f"{', '.join(f'STORE_F32({to}{offsets[b]}, s{p}_{b})' for b in blocks)};")
+    parts = Body(start, body, stores)
+    return _function(positions, FLOATS, ("taken",), parts, has_pieces=has_pieces)

@@ -9,6 +9,7 @@ or as floats.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ceras_ir.backends.c.neon_tiles import neon_output
 from ceras_ir.backends.c.register_tiles import (
     FLOATS,
     HAS_16_LANES,
@@ -393,6 +394,7 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
         SCALE=scale if stores.scale_bits else "",
         ADD=f" + (residual[at + o] * {factor})" if stores.has_residual else "",
         TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",
+        NEON="".join(f"      {line}\n" for line in neon_output(stores)),
     )
 
 

@@ -200,7 +200,7 @@ HEAD = """\
 #endif
 
 /* Whether sums of integers are computed in register tiles. */
-#define MODEL_TILES (MODEL_LANES || MODEL_RVV)
+#define MODEL_TILES (MODEL_LANES || MODEL_RVV || MODEL_NEON)
 
 /* Lanes of float vectors; 0 for portable loops. The order of float sums depends on it. */
 #ifndef MODEL_F32

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
-from c_harness import Values, make_network, needs_aarch64, place, random_inputs
+from c_harness import Values, constant, make_network, needs_aarch64, place, random_inputs
 from cross import AARCH64, Cross
 from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -62,9 +63,28 @@ WORDS = UniformType(1.0, 3000, storage=IntegerType(16))
 
 
 @needs_aarch64
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("element", (UNSIGNED, WORDS), ids=("unsigned", "words"))
-def test_other_inputs(element: UniformType, tmp_path: Path):
-    compare(network(element), AARCH64, "dotprod", tmp_path)
+def test_other_inputs(element: UniformType, name: str, tmp_path: Path):
+    compare(network(element), AARCH64, name, tmp_path)
+
+
+@needs_aarch64
+@pytest.mark.parametrize("least", [-127, -128])
+def test_two_products_of_extremes(least: int, tmp_path: Path):
+    """Products of two bytes are added as 16 bits, which hold them unless a weight is -128."""
+    rng = np.random.default_rng(0)
+    element = UniformType(1.0)
+
+    def build(x: SSAValue) -> Values:
+        weights = constant(rng.choice([least, 127], (32, 1, 1, 72)).astype(np.int8), element)
+        requant = RequantAttr(12)
+        return [graph.Conv2dOp(x, weights, result_element=element, requant=requant).result]
+
+    compare(make_network([(element, (1, 7, 5, 72))], build), AARCH64, "neon", tmp_path)
+    text = AARCH64.assembly(tmp_path, AARCH64.builds["neon"])
+    assert ("\tsmlal\t" in text) == (least == -127)
 
 
 @needs_aarch64

@@ -1,0 +1,315 @@
+"""
+Print register tiles for 64-bit Arm: a few positions by 16 outputs.
+
+Weights have the layout that all vectors share: [steps][outputs][elements of a step]. A loop over
+four steps loads 16 bytes of the input of each position, of which a product selects a word. Without
+dot products (`MODEL_NEON` 1), two products of bytes are added as 16 bits, which holds them unless a
+weight is -128.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ceras_ir.backends.c.register_tiles import FLOATS, NEON, WORDS, Lanes, Stores
+
+MAX_POSITIONS, MAX_LONG_POSITIONS = 5, 2
+"""
+The maximum number of positions whose sums, weights and inputs fit 32 registers. With long products,
+each output has two partial sums. More positions are computed in several passes.
+"""
+
+STEPS = 4
+"""Steps of the loop that loads 16 bytes of each position."""
+
+VECTORS = range(4)
+"""The vectors of four outputs."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """
+    The C statements of a tile: before the loops over the steps of a window, in a loop over single
+    steps, and after the loops. `several` are those of a loop over several `steps`, before it.
+    """
+
+    start: Sequence[str]
+    single: Sequence[str]
+    stores: Sequence[str]
+    several: Sequence[str] = ()
+    steps: int = 1
+    positions: int = 0
+    """The positions of a pass, of which the last may overlap with the previous; or 0 for all."""
+
+
+def neon_bodies(positions: int, lanes: Lanes) -> Iterator[tuple[str, Body]]:
+    """
+    Return the bodies of the tile for `positions` positions and elements of `lanes`, each with the
+    preprocessor condition under which it is compiled.
+    """
+    few, long = _in_passes(positions, MAX_POSITIONS), _in_passes(positions, MAX_LONG_POSITIONS)
+    if lanes is FLOATS:
+        yield NEON, _floats(few)
+    elif lanes is WORDS:
+        yield NEON, _words(few)
+    else:
+        if positions > 1:
+            yield f"{NEON} == 3", _matrices(positions, lanes)
+        yield f"{NEON} {'==' if positions > 1 else '>='} 2", _dots(few, lanes)
+        yield f"{NEON} == 1", _long(long, lanes)
+
+
+def _in_passes(positions: int, most: int) -> int:
+    return -(-positions // -(-positions // most))
+
+
+def _place(pointer: str, position: int, element: int = 0) -> str:
+    terms = [pointer]
+    if position:
+        terms.append("column" if position == 1 else f"{position} * column")
+    return " + ".join([*terms, *([str(element)] if element else [])])
+
+
+def _weights(step: int, lanes: Lanes) -> str:
+    elements = lanes.step * step
+    return f"w + {elements} * width" if elements > 1 else "w + width" if elements else "w"
+
+
+def _to(position: int) -> str:
+    return "sums" if not position else f"sums + {'' if position == 1 else f'{position} * '}width"
+
+
+def _names(position: int) -> str:
+    return ", ".join(f"s{position}_{b}" for b in VECTORS)
+
+
+def _stores(positions: int) -> list[str]:
+    return [f"NEON_STORE({_to(p)}, {_names(p)});" for p in range(positions)]
+
+
+def _biased(positions: Sequence[int]) -> list[str]:
+    if not positions:
+        return []
+    first, *others = positions
+    loads = ", ".join(f"s{first}_{b} = vld1q_s32(bias + {4 * b})" for b in VECTORS)
+    lines = [f"int32x4_t {loads};"]
+    lines += [
+        f"int32x4_t {', '.join(f's{p}_{b} = s{first}_{b}' for b in VECTORS)};" for p in others
+    ]
+    return lines
+
+
+def _input(name: str, position: int, lanes: Lanes, kind: str, element: int = 0) -> str:
+    load = f"NEON_{kind}({_place('at', position, element)})"
+    if lanes.is_unsigned:
+        load = f"NEON_FLIPPED({load})"
+    return f"const int8x16_t {name}{position} = {load};"
+
+
+def _inputs(positions: Sequence[int], lanes: Lanes, kind: str) -> list[str]:
+    return [_input("x", p, lanes, kind) for p in positions]
+
+
+def _dot_lines(positions: Sequence[int], weights: str, step: int | None) -> list[str]:
+    # The four bytes of `step` of the 16 bytes of an input, or a repeated word.
+    product = "vdotq_s32" if step is None else "vdotq_laneq_s32"
+    lane = "" if step is None else f", {step}"
+    return [
+        " ".join(
+            f"s{p}_{b} = {product}(s{p}_{b}, {weights}.val[{b}], x{p}{lane});" for b in VECTORS
+        )
+        for p in positions
+    ]
+
+
+def _dots(positions: int, lanes: Lanes) -> Body:
+    each = range(positions)
+    several = _inputs(each, lanes, "LOAD")
+    for step in range(STEPS):
+        several.append(
+            f"NEON_ORDER const int8x16x4_t w{step} = vld1q_s8_x4({_weights(step, lanes)});"
+        )
+        several += _dot_lines(each, f"w{step}", step)
+    single = [*_inputs(each, lanes, "WORD"), "const int8x16x4_t w0 = vld1q_s8_x4(w);"]
+    single += _dot_lines(each, "w0", None)
+    return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
+
+
+def _matrices(positions: int, lanes: Lanes) -> Body:
+    """
+    Return a body that multiplies the rows of two positions by those of two outputs. Of an odd
+    number of positions, the last two pairs overlap.
+    """
+    pairs = [min(p, positions - 2) for p in range(0, positions, 2)]
+    start: list[str] = []
+    for b in VECTORS:
+        start.append(f"const int32x4_t b{b} = vld1q_s32(bias + {4 * b});")
+        sums = (f"s{p}_{2 * b + i} = NEON_TWICE(b{b}, {i})" for p in pairs for i in range(2))
+        start.append(f"int32x4_t {', '.join(sums)};")
+
+    def products(b: int, half: str) -> list[str]:
+        lines = [f"l = NEON_FIRST(c{b}, d{b}), u = NEON_SECOND(c{b}, d{b});"]
+        for p in pairs:
+            first, second = f"s{p}_{2 * b}", f"s{p}_{2 * b + 1}"
+            lines.append(
+                f"{first} = vmmlaq_s32({first}, {half}{p}, l), "
+                f"{second} = vmmlaq_s32({second}, {half}{p}, u);"
+            )
+        return lines
+
+    several = _inputs(range(positions), lanes, "LOAD")
+    single = _inputs(range(positions), lanes, "WORD")
+    for p in pairs:
+        for half in ("lower", "upper"):
+            several.append(f"const int8x16_t {half}{p} = NEON_{half.upper()}(x{p}, x{p + 1});")
+        single.append(f"const int8x16_t pair{p} = NEON_LOWER(x{p}, x{p + 1});")
+    several.append("int8x16_t l, u;")
+    single.append("int8x16_t l, u;")
+    single += [f"const int8x16_t d{b} = vdupq_n_s8(0);" for b in VECTORS]
+    for step, half in ((0, "lower"), (2, "upper")):
+        several.append("{")
+        for b in VECTORS:
+            several += [*_two_steps(b, step, lanes), *products(b, half)]
+        several.append("}")
+    for b in VECTORS:
+        single += [_vector("c", b, 0, lanes), *products(b, "pair")]
+    stores = [
+        f"NEON_STORE({_to(p + i)}, "
+        + ", ".join(f"NEON_ROW_{i}(s{p}_{2 * b}, s{p}_{2 * b + 1})" for b in VECTORS)
+        + ");"
+        for p in pairs
+        for i in range(2)
+    ]
+    return Body(start, single, stores, several, STEPS)
+
+
+def _vector(name: str, vector: int, step: int, lanes: Lanes) -> str:
+    place = _weights(step, lanes) + (f" + {16 * vector}" if vector else "")
+    return f"const int8x16_t {name}{vector} = vld1q_s8({place});"
+
+
+def _two_steps(vector: int, step: int, lanes: Lanes) -> list[str]:
+    """Load weights of `step` and the next, of two vectors, before the first of the two is used."""
+    if vector % 2:
+        return []
+    loads = (
+        _vector(name, vector + i, step + at, lanes) for at, name in enumerate("cd") for i in (0, 1)
+    )
+    return ["NEON_ORDER", *loads]
+
+
+def _long(positions: int, lanes: Lanes) -> Body:
+    """
+    Return a body of long products. The sum of an output has two parts, of which each adds half of
+    the bytes of a step.
+    """
+    each = range(positions)
+    start = [
+        f"int32x4_t {', '.join(f's{p}_{m} = vdupq_n_s32(0)' for m in range(8))};" for p in each
+    ]
+    single = _inputs(each, lanes, "WORD")
+    several = list(single)
+    several += ["int16x8_t t;"] if not lanes.is_full else []
+    several += [_input("y", p, lanes, "WORD", lanes.step) for p in each]
+    add = "NEON_ADD_PAIR" if not lanes.is_full else "NEON_ADD_EACH"
+    for b in VECTORS:
+        several += _two_steps(b, 0, lanes)
+        single.append(_vector("c", b, 0, lanes))
+        for p in each:
+            sums = f"s{p}_{2 * b}, s{p}_{2 * b + 1}"
+            several.append(f"{add}({sums}, c{b}, x{p}, d{b}, y{p});")
+            single.append(f"NEON_ADD({sums}, c{b}, x{p});")
+    stores = [
+        f"NEON_STORE({_to(p)}, "
+        + ", ".join(
+            f"vaddq_s32(vpaddq_s32(s{p}_{2 * b}, s{p}_{2 * b + 1}), vld1q_s32(bias + {4 * b}))"
+            for b in VECTORS
+        )
+        + ");"
+        for p in each
+    ]
+    return Body(start, single, stores, several, 2, positions)
+
+
+def _words(positions: int) -> Body:
+    """Return a body that multiplies 16-bit elements of the input by widened weights."""
+    each = range(positions)
+    parts = (("lo", ""), ("lo", "_high"), ("hi", ""), ("hi", "_high"))
+
+    def products(weights: str, element: int, kind: str, factor: str) -> list[str]:
+        # `factor` is the format of the element of position `p`.
+        w = f"{weights}.val[{element}]"
+        lines = [f"lo = vmovl_s8(vget_low_s8({w})), hi = vmovl_high_s8({w});"]
+        for p in each:
+            x = factor.format(p=p)
+            for b, (half, place) in enumerate(parts):
+                operand = half if place else f"vget_low_s16({half})"
+                lines.append(f"s{p}_{b} = vmlal{place}_{kind}_s16(s{p}_{b}, {operand}, {x});")
+        return lines
+
+    several = [f"const int16x8_t x{p} = vld1q_s16({_place('at', p)});" for p in each]
+    several.append("int16x8_t lo, hi;")
+    for step in range(STEPS):
+        several.append(f"NEON_ORDER const int8x16x2_t w{step} = vld2q_s8({_weights(step, WORDS)});")
+        for element in range(WORDS.step):
+            lane = WORDS.step * step + element
+            several += products(f"w{step}", element, "laneq", f"x{{p}}, {lane}")
+    single = ["const int8x16x2_t w0 = vld2q_s8(w);", "int16x8_t lo, hi;"]
+    for element in range(WORDS.step):
+        single += [f"const int16_t v{p}_{element} = *({_place('at', p, element)});" for p in each]
+        single += products("w0", element, "n", f"v{{p}}_{element}")
+    return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
+
+
+def _floats(positions: int) -> Body:
+    each = range(positions)
+    start = [
+        f"float32x4_t {', '.join(f's0_{b} = vdupq_n_f32(0.0f)' for b in VECTORS)};",
+        f"if (bias) {', '.join(f's0_{b} = vld1q_f32(bias + {4 * b})' for b in VECTORS)};",
+        *(f"float32x4_t {', '.join(f's{p}_{b} = s0_{b}' for b in VECTORS)};" for p in each[1:]),
+    ]
+    several = [f"const float32x4_t x{p} = vld1q_f32({_place('at', p)});" for p in each]
+    for step in range(STEPS):
+        several.append(
+            f"NEON_ORDER const float32x4x4_t w{step} = vld1q_f32_x4({_weights(step, FLOATS)});"
+        )
+        several += [
+            " ".join(
+                f"s{p}_{b} = vfmaq_laneq_f32(s{p}_{b}, w{step}.val[{b}], x{p}, {step});"
+                for b in VECTORS
+            )
+            for p in each
+        ]
+    single = ["const float32x4x4_t w0 = vld1q_f32_x4(w);"]
+    single += [
+        " ".join(
+            f"s{p}_{b} = vfmaq_n_f32(s{p}_{b}, w0.val[{b}], *({_place('at', p)}));" for b in VECTORS
+        )
+        for p in each
+    ]
+    stores = [
+        " ".join(f"vst1q_f32({_to(p)}{f' + {4 * b}' if b else ''}, s{p}_{b});" for b in VECTORS)
+        for p in each
+    ]
+    return Body(start, single, stores, several, STEPS, positions)
+
+
+def neon_output(stores: Stores) -> Iterator[str]:
+    """Return the C statements of the output stage of eight outputs on 64-bit Arm."""
+    if stores.has_residual:
+        at = "&residual[at + o]"
+        load = f"vmovl_s8(vld1_s8({at}))" if stores.residual_bits == 8 else f"vld1q_s16({at})"
+        yield f"const int16x8_t skip = {load};"
+        for v, part in (("a", "vmovl_s16(vget_low_s16(skip))"), ("b", "vmovl_high_s16(skip)")):
+            factor = "vdupq_n_s32(1 << left_shift)"
+            if stores.has_factors:
+                factor = f"vld1q_s32(&factors[{'o' if v == 'a' else 'o + 4'}])"
+            yield f"{v} = vmlaq_s32({v}, {part}, {factor});"
+    for v, place in (("a", "o"), ("b", "o + 4")):
+        if stores.scale_bits:
+            scaled = f"NEON_SCALED_{stores.scale_bits}"
+            yield f"{v} = {scaled}({v}, &multipliers[{place}], after, shift);"
+        elif stores.has_shifts:
+            yield f"{v} = NEON_SHIFTED_BY({v}, &shifts[{place}]);"
+        else:
+            yield f"{v} = NEON_SHIFTED({v}, shift);"
+    yield f"NEON_STORE_{stores.result}_t(&y[at + o], a, b, low, high);"
