@@ -20,7 +20,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Repetition,
     Selection,
 )
-from ceras_ir.backends.dataflow.convolution_cycles import ConvolutionModel, row_order
+from ceras_ir.backends.dataflow.convolution_cycles import ConvolutionModel, row_order, skid_buffer
 from ceras_ir.backends.dataflow.plan import PipelinePlan, completed_windows
 from ceras_ir.backends.dataflow.processes import (
     Engine,
@@ -93,7 +93,9 @@ class _Model:
             if len(readers) > 1:
                 outputs[block] = Link()
                 self.engine.start(self._fork(outputs[block], links))
-        self.engine.start(self._source(pipeline, outputs[pipeline.source]))
+        port = Link()
+        self.engine.start(self._source(pipeline, port))
+        self.engine.start(skid_buffer(port, outputs[pipeline.source]))
         for block in pipeline.blocks:
             operands = [streams[block, n] for n in range(len(block.inputs))]
             if block in plan.delays:

@@ -104,6 +104,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
     source = pipeline.source
     beats = ceiling(source.feature.columns, port_bytes)
     port: ModuleParameters = {"PORT_BYTES": port_bytes, "BEATS": beats}
+    writer.wires("received", source.feature)
     writer.instance(
         "stream_input",
         "port_in",
@@ -111,6 +112,14 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
         CLOCK
         | {"port_valid": "s_axis_tvalid", "port_ready": "s_axis_tready"}
         | {"port_data": "s_axis_tdata", "port_last": "s_axis_tlast", "errors": "input_errors"}
+        | _output_ports("received"),
+    )
+    writer.instance(
+        "skid_buffer",
+        "port_skid",
+        {"COLUMNS": source.feature.columns},
+        CLOCK
+        | _input_ports("received", "received_valid received_ready")
         | _output_ports(names[source]),
     )
     for block in pipeline.blocks:

@@ -60,7 +60,8 @@ module window_buffer #(
   logic [CHANNEL_BITS-1:0] pad_channel, channel;
   logic [ROW_BITS-1:0] row, started, complete;  // the next rows to start and to complete
   logic [STEP_BITS-1:0] started_step;  // of `started` in its slot
-  logic [SLOT_BITS-1:0] frame_slot, slot;  // of the next row to start
+  logic [SLOT_BITS-1:0] frame_limit, limit;  // the slot of the next row to start, minus SLOTS
+  logic [SLOT_BITS-1:0] waits;  // not negative if no slot is free
   logic room, write, ends, starts, row_ends, frame_starts;
   logic [ADDRESS_BITS:0] frame_address, frame_below, next_frame;
   logic [PHASES*WORD-1:0] phases;
@@ -72,8 +73,8 @@ module window_buffer #(
 
   assign row = padding ? complete : ROW_BITS'(in_row) + ROW_BITS'(TOP);
   assign channel = padding ? pad_channel : CHANNEL_BITS'(in_channel);
-  assign room = $signed(SLOT_BITS'(slot - SLOT_BITS'(slots_freed))) < $signed(SLOT_BITS'(SLOTS))
-      || channel != 0;
+  assign waits = limit - SLOT_BITS'(slots_freed);
+  assign room = waits[SLOT_BITS-1] || channel != 0;
   assign ends = phase == PHASE_BITS'(PHASES - 1);
   assign write = (padding || in_valid) && room;
   assign in_ready = !padding && room && ends;
@@ -113,13 +114,13 @@ module window_buffer #(
       started_step <= started_step + 1;
       if (started_step == STEP_BITS'(SLOT_ROWS - 1)) begin
         started_step <= 0;
-        slot <= slot + 1;
+        limit <= limit + 1;
       end
       if (frame_starts) begin
         started <= 0;
         started_step <= 0;
-        frame_slot <= frame_slot + SLOT_BITS'(FRAME_SLOTS);
-        slot <= frame_slot + SLOT_BITS'(FRAME_SLOTS);
+        frame_limit <= frame_limit + SLOT_BITS'(FRAME_SLOTS);
+        limit <= frame_limit + SLOT_BITS'(FRAME_SLOTS);
       end
     end
     if (row_ends) begin
@@ -142,8 +143,8 @@ module window_buffer #(
       started <= 0;
       started_step <= 0;
       complete <= 0;
-      frame_slot <= 0;
-      slot <= 0;
+      frame_limit <= SLOT_BITS'(-SLOTS);
+      limit <= SLOT_BITS'(-SLOTS);
       rows_written <= 0;
       channels_written <= 0;
       frame_address <= 0;
