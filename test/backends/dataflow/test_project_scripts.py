@@ -1,12 +1,6 @@
-"""
-Run the scripts for tools of vendors in Tcl with commands that stand for the tool, and read IP-XACT.
-
-The commands record their names and return a given slack, so a script that ignores the slack fails.
-"""
+"""Run the scripts for tools of vendors in Tcl, and read IP-XACT."""
 
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataflow_circuits import convolution, plan_of
+from vendor_scripts import needs_tcl, run_script
 
 from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.board import load_board
@@ -21,40 +16,15 @@ from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.emit import project_files
 from ceras_ir.backends.dataflow.project_scripts import SPIRIT, script_files
 
-TCLSH = shutil.which("tclsh")
-needs_tcl = pytest.mark.skipif(TCLSH is None, reason="tclsh is missing")
 
-PRELUDE = """
-set log [open commands.txt w]
-fconfigure $log -buffering line
-proc unknown {args} { puts $::log $args; return "" }
-proc exec {args} { puts $::log [list exec {*}$args]; return "" }
-proc get_timing_paths {args} { puts $::log [list get_timing_paths {*}$args]; return PATHS }
-proc slack {} { return [lindex {SLACKS} [expr {$::asked - 1}]] }
-proc get_property {name path} { incr ::asked; return [slack] }
-proc get_path_info {path name} { incr ::asked; return [slack] }
-proc foreach_in_collection {name found body} { uplevel 1 [list foreach $name $found $body] }
-proc qexit {status} { exit [expr {$status eq "-error"}] }
-set asked 0
-"""
-
-
-def run_script(
+def run_project_script(
     name: str, folder: Path, arguments: str, slacks: str, paths: str = "a"
 ) -> tuple[int, str]:
-    """Return the exit status of the script and the commands of the tool that it called."""
+    """Run a script of the ZedBoard."""
     for file, text in script_files(load_board("zedboard")).items():
         (folder / file).write_text(text)
     (folder / "pipeline.sv").write_text("module pipeline; endmodule\n")
-    prelude = PRELUDE.replace("PATHS", f"[list {paths}]").replace("SLACKS", slacks)
-    start = f"set argv [list {arguments}]\nset quartus(args) $argv\nset argv0 {name}\n"
-    (folder / "run.tcl").write_text(f"{prelude}{start}info script {name}\nsource {name}\n")
-    assert TCLSH is not None
-    done = subprocess.run(
-        [TCLSH, "run.tcl"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert not done.stderr, done.stderr
-    return done.returncode, (folder / "commands.txt").read_text()
+    return run_script(name, folder, arguments, slacks, paths)
 
 
 @needs_tcl
@@ -69,7 +39,7 @@ def run_script(
 def test_a_script_fails_if_timing_fails(
     script: str, arguments: str, slacks: str, paths: str, status: int, tmp_path: Path
 ):
-    found, commands = run_script(script, tmp_path, arguments, slacks, paths)
+    found, commands = run_project_script(script, tmp_path, arguments, slacks, paths)
     assert found == status
     if script == "vivado.tcl":
         assert "read_verilog -sv pipeline.sv" in commands
@@ -78,11 +48,13 @@ def test_a_script_fails_if_timing_fails(
 
 @needs_tcl
 def test_quartus_checks_the_timing_after_the_compilation(tmp_path: Path):
-    status, commands = run_script("quartus.tcl", tmp_path, '"Cyclone V" 5CSEMA5F31C6', "1 1")
+    status, commands = run_project_script(
+        "quartus.tcl", tmp_path, '"Cyclone V" 5CSEMA5F31C6', "1 1"
+    )
     assert not status
     assert commands.index("execute_flow -compile") < commands.index("exec quartus_sta")
     assert "set_global_assignment -name DEVICE 5CSEMA5F31C6" in commands
-    assert run_script("quartus.tcl", tmp_path, "", "1 1")[0] == 1
+    assert run_project_script("quartus.tcl", tmp_path, "", "1 1")[0] == 1
 
 
 def test_constraints_have_the_clock_of_the_board():

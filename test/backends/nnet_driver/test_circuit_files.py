@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from vendor_scripts import needs_tcl, run_script
 
 from ceras_ir.backends.nnet.circuits import (
     DEFAULT,
@@ -83,3 +84,15 @@ def test_the_circuits_of_a_bitstream(tmp_path: Path):
     if shutil.which("dtc"):
         tree = ["dtc", "-@", "-I", "dts", "-O", "dtb", "-o", "/dev/null", "nnet.dtso"]
         subprocess.run(tree, cwd=tmp_path, check=True)
+
+
+@needs_tcl
+@pytest.mark.parametrize(
+    ("slacks", "status"), [("0.1 0.02", 0), ("-0.1 0.02", 1), ("0.1 -0.02", 1)]
+)
+def test_the_block_design_fails_if_timing_fails(slacks: str, status: int, tmp_path: Path):
+    """The archive with the bitstream is written only if no path is too slow."""
+    assert main(["circuits", str(tmp_path)]) == 0
+    found, commands = run_script("block_design.tcl", tmp_path, "", slacks)
+    assert found == status
+    assert ("write_hw_platform" in commands) == (not status)

@@ -57,4 +57,12 @@ wait_on_run impl_1
 open_run impl_1
 report_timing_summary -file $here/timing.txt
 report_utilization -file $here/utilization.txt
+foreach check {setup hold} {
+  set slack [get_property SLACK [lindex [get_timing_paths -$check -max_paths 1] 0]]
+  puts "$check: slack of the slowest path $slack ns at $clock_mhz MHz"
+  if {$slack < 0} {
+    puts "error: timing fails; timing.txt has the paths. Reduce clock_mhz"
+    exit 1
+  }
+}
 write_hw_platform -fixed -include_bit -force $here/nnet.xsa
