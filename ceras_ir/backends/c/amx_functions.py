@@ -1,17 +1,18 @@
 """
 Print the C functions of tiles of AMX: products in tiles, and the output stage in vectors.
 
-A function computes up to four tiles of sums, stores them in an array, and applies the output stage
-of register tiles to a few positions at a time. Compilers do not know which bytes the instructions
-of tiles load, so a barrier precedes them.
+Up to four tiles of sums are computed, and stored in an array, to which the output stage of register
+tiles is applied for a few positions at a time. That of the previous tiles is between the products
+and the store, so that vectors and tiles compute at the same time. Compilers do not know which bytes
+the instructions of tiles load, so a barrier precedes them.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import gcd
 
 from ceras_ir.backends.c.amx_tiles import AMX, CACHE_LINE_BYTES, AmxTile
 from ceras_ir.backends.c.register_tiles import BYTE_LANES, LANES_PER_VECTOR, Stores, Tile
 from ceras_ir.backends.c.tile_functions import (
-    PACKED,
     offset_of,
     output_lines,
     output_name,
@@ -23,50 +24,131 @@ from ceras_ir.backends.c.values import Kernels
 SIGNED, UNSIGNED = "_tile_dpbssd", "_tile_dpbusd"
 
 
-def add_amx_tile(kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: bool) -> str:
+@dataclass(frozen=True)
+class AmxFunctions:
+    """The names of the C functions that compute tiles."""
+
+    products: str
+    """Adds products for tiles of positions and outputs."""
+    keep: str
+    """Stores the sums of the tiles to an array."""
+    finish: str
+    """Applies the output stage to this array, and stores the results."""
+    fetch: str
+    """Prefetches the residuals of a call, or "" without residual."""
+
+
+def add_amx_tile(
+    kernels: Kernels, amx: AmxTile, stores: Stores, *, is_signed: bool
+) -> AmxFunctions:
     """
-    Add the C function that computes tiles of signed or unsigned inputs, applies the output stage
-    and stores the results. Return the name. If the inputs have two planes, the first is unsigned,
-    and the second is signed.
+    Add the C functions that compute tiles of signed or unsigned inputs. If the inputs have two
+    planes, the first is unsigned, and the second is signed.
     """
-    element, dot = ("int8_t", SIGNED) if is_signed else ("uint8_t", UNSIGNED)
     kernels.use("amx")
-    walk, blocks = amx.walk, amx.blocks
-    store = kernels.add(*_store(amx, stores), AMX)
-    t = amx.nest.tile
-    name = f"amx_{amx.high}x{amx.positions}x{blocks}_{walk.runs}x{walk.steps}_{walk.pitch}"
+    element, dot = ("int8_t", SIGNED) if is_signed else ("uint8_t", UNSIGNED)
+    return AmxFunctions(
+        kernels.add(*_products_function(amx, element, dot), AMX),
+        kernels.add(*_keep_function(amx), AMX),
+        kernels.add(*_finish_function(kernels, amx, stores), AMX),
+        kernels.add(*_fetch_function(amx, stores), AMX) if stores.has_residual else "",
+    )
+
+
+def _products_function(amx: AmxTile, element: str, dot: str) -> tuple[str, str]:
+    walk = amx.walk
+    name = f"amx_{amx.high}x{amx.positions}x{amx.blocks}_{walk.runs}x{walk.steps}_{walk.pitch}"
     name += f"_{amx.tile_distance}_{amx.distance}_{amx.block_at(1)}_of_{amx.panel}"
     name += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
-    name += f"_{dot.removeprefix('_tile_')}_{store}"
-    inputs = amx.planes * amx.high
-    if amx.is_padded:
-        name += f"_{t.rows}x{t.columns}_of_{amx.nest.padded_width}"
-    if amx.planes > 1:
-        name += f"_by_{amx.plane}"
-    shape = f"{t.rows} x {t.columns}" if t.columns > 1 else f"{t.rows}"
-    width = t.width
-    parameters = output_parameters(stores, element)
+    name += f"_{dot.removeprefix('_tile_')}"
+    name += f"_by_{amx.plane}" if amx.planes > 1 else ""
+    parameters = f"const {element} *x, const int8_t *w"
     if amx.fetched_lines:
         name += f"_fetch{amx.fetched_lines}"
-        parameters = parameters.replace("*w,", "*w, const int8_t *next,")
+        parameters += ", const int8_t *next"
     lines = [
-        f"/* {shape} positions by {width} outputs in {amx.high} x {blocks} tiles of AMX. */",
+        f"/* {amx.high} x {amx.blocks} tiles of {amx.positions} positions by 16 outputs. */",
         f"MODEL_TILE void {name}({parameters})",
         "{",
-        f"  int32_t sums[{amx.planes * amx.computed * width}] __attribute__((aligned(64)));",
         "  AMX_STORED();",
         *_products(amx, element, dot),
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
+def _keep_function(amx: AmxTile) -> tuple[str, str]:
+    inputs, width = amx.planes * amx.high, amx.nest.tile.width
+    name = f"amx_keep_{inputs}x{amx.positions}x{amx.blocks}"
+    lines = [
+        f"/* Stores {inputs} x {amx.blocks} tiles as rows of {width} sums. */",
+        f"MODEL_INLINE void {name}(int32_t *sums)",
+        "{",
         *(
-            f"  _tile_stored({i * blocks + b}, sums + {i * amx.positions * width + b * 16}, "
-            f"{4 * width});"
+            f"  _tile_stored({i * amx.blocks + b}, "
+            f"{offset_of('sums', i * amx.positions * width + b * LANES_PER_VECTOR)}, {4 * width});"
             for i in range(inputs)
-            for b in range(blocks)
+            for b in range(amx.blocks)
         ),
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
+def _finish_function(kernels: Kernels, amx: AmxTile, stores: Stores) -> tuple[str, str]:
+    t = amx.nest.tile
+    parameters = output_parameters(stores, "int32_t", "sums", has_weights=False)
+    store = kernels.add(*_store(amx, stores), AMX)
+    rows = t.positions // amx.line
+    name = f"amx_finish_{rows}x{amx.line}"
+    name += f"_of_{_sums_pitch(amx)}_by_{stores.row}" if rows > 1 else ""
+    name += f"_{store}"
+    lines = [
+        f"/* The output stage of {rows} x {amx.line} positions by {t.width} outputs. */",
+        f"MODEL_TILE void {name}({parameters})",
+        "{",
         *_store_loops(amx, stores, store),
         "}",
         "",
     ]
-    return kernels.add(name, "\n".join(lines), AMX)
+    return name, "\n".join(lines)
+
+
+def _fetch_function(amx: AmxTile, stores: Stores) -> tuple[str, str]:
+    rows, size = amx.nest.tile.positions // amx.line, stores.residual_bits // 8
+    row, column = size * stores.row, size * _column(amx, stores)
+    fetched = size * amx.nest.tile.width
+    name = f"amx_residuals_{rows}x{amx.line}x{fetched}_by_{row}_{column}"
+    at = f"(r * {row}) + (i * {column})" if rows > 1 else f"i * {column}"
+    loops = [f"for (int32_t i = 0; i < {amx.line}; ++i) {{"]
+    if rows > 1:
+        loops.insert(0, f"for (int32_t r = 0; r < {rows}; ++r) {{")
+    lines = [
+        f"/* Prefetches {fetched} bytes of residuals of {rows} x {amx.line} positions. */",
+        f"MODEL_INLINE void {name}(const int{stores.residual_bits}_t *residual)",
+        "{",
+        *(f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops, 1)),
+        *(
+            f"{'  ' * (len(loops) + 1)}AMX_FETCH_NEAR(residual, {offset_of(at, line)});"
+            for line in range(0, fetched, CACHE_LINE_BYTES)
+        ),
+        *(f"{'  ' * depth}}}" for depth in range(len(loops), 0, -1)),
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
+def _column(amx: AmxTile, stores: Stores) -> int:
+    """Return the distance in elements between the results of positions of a line."""
+    return stores.row if amx.nest.columns == 1 else stores.column
+
+
+def _sums_pitch(amx: AmxTile) -> int:
+    """Return the distance in positions between the lines of sums of a call."""
+    return amx.nest.padded_width if amx.is_padded else amx.line
 
 
 def _products(amx: AmxTile, element: str, dot: str) -> list[str]:
@@ -84,8 +166,6 @@ def _products(amx: AmxTile, element: str, dot: str) -> list[str]:
         depth, start = depth + "  ", "part"
     lines.append(f"{depth}const {element} *at = {start};")
     step = f"at += {words * BYTE_LANES.step}, w += {words * row}"
-    if fetched := amx.fetched_lines:
-        step += f", next += {CACHE_LINE_BYTES * fetched}"
     lines += [
         f"{depth}MODEL_ROLLED",
         f"{depth}for (int32_t i = 0; i < {count}; ++i, {step}) {{",
@@ -140,8 +220,8 @@ def _chunk(amx: AmxTile, dot: str, row: int, *, is_last: bool) -> list[str]:
 
 def _group(amx: AmxTile, stores: Stores) -> int:
     """Return the number of positions whose sums are packed and stored together."""
-    wanted = PACKED // amx.blocks if PACKED % amx.blocks == 0 else PACKED
-    return min(wanted, amx.line) if stores.is_packed else 1
+    vectors = stores.packed or 1
+    return min(vectors // gcd(vectors, amx.blocks), amx.line)
 
 
 def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
@@ -183,10 +263,9 @@ def _store(amx: AmxTile, stores: Stores) -> tuple[str, str]:
 
 def _store_loops(amx: AmxTile, stores: Stores, store: str) -> list[str]:
     group, line, width = _group(amx, stores), amx.line, amx.nest.tile.width
-    column = stores.row if amx.nest.columns == 1 else stores.column
+    column = _column(amx, stores)
     index, lines, depth = "i", list[str](), "  "
     rows = amx.nest.tile.positions // line
-    pitch = amx.nest.padded_width if amx.is_padded else line
     if rows > 1:
         lines.append(f"  for (int32_t r = 0; r < {rows}; ++r) {{")
         depth += "  "
@@ -197,7 +276,7 @@ def _store_loops(amx: AmxTile, stores: Stores, store: str) -> list[str]:
         index = "p"
     row = f"r * {stores.row} + " if rows > 1 else ""
     lines.append(f"{depth}  const int32_t to = {row}{index} * {column};")
-    source = f"r * {pitch * width} + " if rows > 1 else ""
+    source = f"r * {_sums_pitch(amx) * width} + " if rows > 1 else ""
     arguments = [f"sums + {source}{index} * {width}", "bias", "y + to"]
     if stores.has_residual:
         arguments += ["residual + to", stores.alignment[1]]

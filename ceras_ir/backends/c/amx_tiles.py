@@ -59,8 +59,11 @@ Cycles of a call that computes tiles, of the output stage of a vector of sums, a
 position.
 """
 
-PLANE_CYCLES, SPLIT_CYCLES = 2.0, 0.1
-"""Cycles to join two sums in a vector, and to split an input element into two planes."""
+PLANE_CYCLES, SPLIT_CYCLES, COPY_CYCLES = 2.0, 0.1, 0.05
+"""
+Cycles to join two sums in a vector, to split an input element into two planes, and to copy a byte
+of the pixels of a strided window.
+"""
 
 MASKED_FACTOR = 2.0
 """The cycles of the output stage with incomplete vectors, which are stored one by one."""
@@ -114,10 +117,15 @@ class AmxTile:
         return TILE_ROWS, steps // TILE_ROWS, steps % TILE_ROWS
 
     @property
-    def each_thread(self) -> tuple[str, str]:
-        """The C statements of each thread before and after it uses tiles."""
+    def configuration(self) -> str:
+        """The C statement with which each thread configures tiles."""
         words, _, last = self.chunks
-        return f"amx_configure({self.positions}, {words}, {last or words});", "_tile_release();"
+        return f"amx_configure({self.positions}, {words}, {last or words});"
+
+    @property
+    def sums(self) -> int:
+        """The sums of a call."""
+        return self.planes * self.computed * self.nest.tile.width
 
     def multiplies_signed(self, stored: str) -> bool:
         """Return whether tiles load signed bytes, which have no offset, from the input."""
@@ -157,8 +165,12 @@ class AmxTile:
         outputs += CALL_CYCLES
         calls = -(-nest.rows // t.rows) * -(-nest.columns // t.columns)
         calls *= nest.images * nest.groups * -(-nest.outputs // t.width)
-        split = SPLIT_CYCLES * nest.height * nest.width * nest.channels * nest.images
-        return calls * (max(products, loads) + outputs) + (split if self.planes > 1 else 0)
+        copied = nest.height * nest.width * nest.channels * nest.images
+        if self.planes > 1:
+            copied *= SPLIT_CYCLES
+        else:
+            copied *= COPY_CYCLES if nest.is_product and not nest.in_place else 0.0
+        return calls * (max(products, loads) + outputs) + copied
 
     @property
     def plane(self) -> int:
@@ -183,8 +195,7 @@ class AmxTile:
         or 0 if they are not contiguous.
         """
         width, unit = self.nest.tile.width, self._fetched_outputs
-        is_whole = unit == width or (self.is_padded and unit % width == 0)
-        if not is_whole or unit % self.panel or unit >= self.nest.outputs:
+        if unit % width or unit % self.panel or unit >= self.nest.outputs:
             return 0
         count = self.chunks[1]
         steps = self.walk.runs * self.walk.pieces * count
@@ -194,11 +205,13 @@ class AmxTile:
     @property
     def calls(self) -> int:
         """
-        The number of calls that prefetch parts of the next weights: for a column of tiles, or the
-        outputs of a panel.
+        The number of calls that prefetch parts of the next weights: for the outputs of a panel, and
+        a column of tiles.
         """
-        if self.is_padded:
-            return self._fetched_outputs // self.nest.tile.width
+        return self._fetched_outputs // self.nest.tile.width * self._tiles_of_column
+
+    @property
+    def _tiles_of_column(self) -> int:
         return -(-min(self.nest.rows, self.nest.strip) // self.nest.tile.rows)
 
     @property
@@ -217,10 +230,13 @@ class AmxTile:
         """
         size, t = self._fetched_bytes, self.nest.tile
         part = size // self.calls // CACHE_LINE_BYTES * CACHE_LINE_BYTES
-        if self.is_padded and self.panel > t.width:
+        if self.panel > t.width:
             start = self._panels.panel_at(weights, BYTE_LANES.step, self._first_of_panel)
-            return f"{start} + {size} + b % {self.panel} / {t.width} * {part}"
-        return f"{self.panel_at(weights)} + {size} + r / {t.rows} * {part}"
+            of_panel = part * self._tiles_of_column
+            start += f" + {size} + b % {self.panel} / {t.width} * {of_panel}"
+        else:
+            start = f"{self.panel_at(weights)} + {size}"
+        return start if self._tiles_of_column == 1 else f"{start} + r / {t.rows} * {part}"
 
     @property
     def tile_distance(self) -> int:
@@ -318,14 +334,20 @@ def amx_tile(nest: Nest, max_bytes: int, output_bytes: int, *, is_wide: bool) ->
     bytes, with the residual.
     """
     cycles = MAX_SHARE * nest.integer_cycles((WORDS if is_wide else BYTE_LANES).step)
-    nest = _separate(nest) if is_wide else _in_place(nest)
-    best = _fastest(nest, 1 + is_wide)
+    separate = _separate(nest)
+    loops = [separate] if is_wide else [_in_place(nest)]
+    if separate.is_product and not (is_wide or nest.is_product):
+        loops.append(separate)
+    found = (_fastest(nest, 1 + is_wide) for nest in loops)
+    best = min(filter(None, found), key=lambda t: t.cycles, default=None)
     if best is None or best.cycles > cycles:
         return None
-    rows, strip = best.nest.tile.rows, nest.strip
+    nest = best.nest
+    rows, strip = nest.tile.rows, nest.strip
     rows_of_strip = STRIP_BYTES // (best.planes * nest.channels + output_bytes * nest.outputs)
-    if nest.is_product and is_wide:
-        strip = strip_length(nest.rows, rows, min(max_bytes // (2 * nest.channels), rows_of_strip))
+    if nest.is_product and not nest.in_place:
+        rows_of_copy = max_bytes // (best.planes * nest.channels)
+        strip = strip_length(nest.rows, rows, min(rows_of_copy, rows_of_strip))
     elif nest.in_place:
         strip = strip_length(nest.rows, rows, max(rows_of_strip // nest.columns, 1))
     elif strip < nest.rows and (strip % rows or nest.rows % strip):

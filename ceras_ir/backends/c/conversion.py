@@ -183,7 +183,8 @@ def dequantize(layer: Layer, op: graph.DequantizeOp) -> None:
 @prints(graph.RequantizeOp)
 def requantize(layer: Layer, op: graph.RequantizeOp) -> None:
     element = quantized(op.input, "input")
-    rescale = rescaling(op.requant, centred_bound(element), value_type(op.result))
+    bound, in_words = centred_bound(element), layer.options.vectors
+    rescale = rescaling(op.requant, bound, value_type(op.result), in_words=in_words)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     if layer.options.helium and value_type(op.input) == value_type(op.result) == "int8_t":
         # A gather looks up 16 elements, which takes fewer instructions than the arithmetic.

@@ -87,7 +87,7 @@ def _period(channels: int, size: int) -> int:
 def binary(layer: Layer, op: graph.BinaryOp) -> None:
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     if op.is_quantized:
-        rescale = _rescaling(op)
+        rescale = _rescaling(op, in_words=layer.options.vectors)
         y = layer.write(op.result)
         if layer.options.helium:
             from ceras_ir.backends.c.helium_elementwise import fits_vectors, print_vectors
@@ -114,7 +114,7 @@ SUMS = UniformType(1.0, storage=i32)
 """The type of addends that are requantized before their sum."""
 
 
-def _rescaling(op: graph.BinaryOp) -> Rescaling:
+def _rescaling(op: graph.BinaryOp, *, in_words: bool) -> Rescaling:
     assert op.requant is not None
     operands = zip((op.lhs, op.rhs), op.factors, strict=True)
     bounds = [sum_bound(value) * factor for value, factor in operands]
@@ -126,7 +126,7 @@ def _rescaling(op: graph.BinaryOp) -> Rescaling:
     bound = bounds[0] * bounds[1] if op.function is graph.Binary.MUL else bounds[0] + bounds[1]
     if bound >= 1 << 63:
         raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
-    return rescaling(op.requant, bound, value_type(op.result))
+    return rescaling(op.requant, bound, value_type(op.result), in_words=in_words)
 
 
 def _quantized_body(op: graph.BinaryOp, rescale: Rescaling, pointers: tuple[str, str, str]):

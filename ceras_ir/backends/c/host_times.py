@@ -37,7 +37,7 @@ The time of a product of a depthwise layer in integers and in float, and the fac
 1.
 """
 
-AMX_CYCLE, AMX_START = 1.65, 2600.0
+AMX_CYCLE, AMX_START = 1.5, 2600.0
 """
 The time of a modelled cycle of AMX, and to configure and release the tiles in each layer, in
 modelled cycles of vector kernels.

@@ -226,17 +226,21 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     add_products(layer.kernels, walk, lanes)
     first = nest.first_output("b")
 
-    def use_output(e: Epilogue, loops: Nest) -> tuple[Stores, str, str]:
+    def use_output(
+        e: Epilogue, loops: Nest, at: str = "at", first: str = first, left: str = ""
+    ) -> tuple[Stores, str]:
         """
         Return the output stage of a tile of `loops`, and the arguments of the C function of the
-        tile after the result: of the residual and multipliers, and of numbers.
+        tile after the weights. `at`, `first` and `left` are C expressions: the index of the first
+        result, the number of the first output, and the number of outputs from it on.
         """
-        stores = loops.stores(bool(of.residual)).with_epilogue(e, has_factors=bool(of.factors))
+        factors = [1 << shift for shift in op.residual_shifts] if of.factors else []
+        stores = loops.stores(bool(of.residual)).with_epilogue(e, factors)
         use_narrow(layer.kernels, stores)
-        if stores.is_packed:
+        if stores.packed:
             layer.kernels.use("packed_stores")
         factor = f"{of.factors} + {first}" if of.factors else str(op.residual_shifts[0])
-        skip = f", {of.residual} + at, {factor}" if of.residual else ""
+        skip = f", {of.residual} + {at}, {factor}" if of.residual else ""
         if e.scale_bits:
             multipliers = of.multiplier_array(nest.padded_outputs, TILES)
             skip += f", {multipliers} + {first}, {int_literal(e.after)}"
@@ -249,32 +253,48 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             )
             shift = f"{s} + {first}"
         numbers = ", ".join(map(str, [shift, *bounds]))
-        part = f", {nest.outputs} - b" if stores.is_masked else ""
-        return stores, skip, numbers + part
+        part = f", {left or f'{nest.outputs} - b'}" if stores.is_masked else ""
+        return stores, f"{y} + {at}{skip}, {numbers}{part}"
 
     def shifted(e: Epilogue, walk: Walk = walk, lanes: Lanes = lanes) -> list[str]:
-        stores, skip, numbers = use_output(e, nest)
+        stores, arguments = use_output(e, nest)
         condition = AMX if lanes.has_halves else TILES
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), condition)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
-            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {y} + at{skip}, "
-            f"{numbers});",
+            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {arguments});",
         ]
 
-    def in_amx(e: Epilogue, amx: AmxTile) -> list[str]:
-        stores, skip, numbers = use_output(e, amx.nest)
+    def in_amx(e: Epilogue, amx: AmxTile, strip: Strip | None) -> None:
+        stores, arguments = use_output(e, amx.nest, "kept", "kept_first", "kept_left")
         is_signed = amx.multiplies_signed(stored)
         tile = add_amx_tile(layer.kernels, amx, stores, is_signed=is_signed)
         start = f"{'planes' if is_wide else 'strip'} + {amx.nest.input_at()}"
         if amx.nest.in_place:
             start = amx.nest.place_of(x)
         fetched = f", {amx.next_at(w)}" if amx.fetched_lines else ""
-        weights = f"{amx.panel_at(w)}{fetched}, {panels.amx_bias} + {first}"
-        return [
+        finished = f"{tile.finish}(sums, {panels.amx_bias} + kept_first, {arguments});"
+        finished = f"if (kept >= 0) {{ {finished} }}"
+        is_part = stores.is_masked
+        body = [
             f"const int32_t at = {amx.nest.output_at()} + {first};",
-            f"{tile}({start}, {weights}, {y} + at{skip}, {numbers});",
+            f"{tile.products}({start}, {amx.panel_at(w)}{fetched});",
+            *([f"{tile.fetch}({of.residual} + at);"] if tile.fetch else []),
+            finished,
+            f"{tile.keep}(sums);",
+            "kept = at;",
+            f"kept_first = {first};",
+            *([f"kept_left = {nest.outputs} - b;"] if is_part else []),
         ]
+        begin = [
+            f"int32_t sums[{amx.sums}] __attribute__((aligned(64)));",
+            "int32_t kept = -1;",
+            "int32_t kept_first = 0;",
+            *(["int32_t kept_left = 0;"] if is_part else []),
+            amx.configuration,
+        ]
+        each_thread = begin, [finished, "_tile_release();"]
+        print_loops(layer, amx.nest, strip, body, each_thread, 1)
 
     def rescaled() -> list[str]:
         tile = layer.kernels.add(*sums_tile(walk, lanes), TILES)
@@ -313,17 +333,26 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
                 alias = "uint8_t *planes = (uint8_t *)(void *)strip;"
                 planes = Strip((*strip.declaration, alias), split)
             layer.line("if (amx_is_ready()) {")
-            print_loops(layer, amx.nest, planes, in_amx(epilogue, amx), amx.each_thread, 1)
+            in_amx(epilogue, amx, planes)
             layer.line("} else {")
             print_loops(layer, nest, strip, shifted(epilogue, *by_four), depth=1)
             layer.line("}")
             otherwise()
             print_loops(layer, nest, strip, shifted(epilogue))
     else:
-        layer.lines.append(f"#if {AMX}")
-        layer.line("if (amx_is_ready()) {")
         copied = None if amx.nest.in_place else strip
-        print_loops(layer, amx.nest, copied, in_amx(epilogue, amx), amx.each_thread, 1)
+        is_separate = amx.nest.is_product and not (amx.nest.in_place or nest.is_product)
+        if is_separate and strip is None:
+            layer.line("(void)workspace;")
+        layer.lines.append(f"#if {AMX}")
+        if is_separate:
+            pixels = partial(_copied_pixels, layer, nest, x, stored)
+            if strip is None:
+                copied = Strip.of(layer, ("uint8_t", "strip"), amx.strip_elements, 1, pixels)
+            else:
+                copied = replace(strip, copy=pixels)
+        layer.line("if (amx_is_ready()) {")
+        in_amx(epilogue, amx, copied)
         layer.line("} else")
         layer.lines.append("#endif")
         layer.line("{")
@@ -337,16 +366,39 @@ def _halo(layer: Layer, stored: str, element: str) -> str:
     Return the name of the C function that copies input rows of C type `stored` to rows of `element`
     with border.
     """
+    return layer.kernels.use("halo", TO=element, **_copied(stored))
+
+
+def _copied(stored: str) -> dict[str, str]:
+    """Return the parameters of C functions that copy inputs of C type `stored`."""
     is_bytes, is_signed = stored != "int16_t", stored == "int8_t"
-    kind = "signed for Arm, else unsigned"
-    return layer.kernels.use(
-        "halo",
-        NAME=stored,
-        TO=element,
-        IN=stored,
-        SHIFT=f" ^ {'128 ^ ' if is_signed else ''}{STRIP_SIGN}" if is_bytes else "",
-        WHAT=kind if is_bytes else "as it is",
-    )
+    return {
+        "NAME": stored,
+        "IN": stored,
+        "SHIFT": f" ^ {'128 ^ ' if is_signed else ''}{STRIP_SIGN}" if is_bytes else "",
+        "WHAT": "signed for Arm, else unsigned" if is_bytes else "as it is",
+    }
+
+
+def _copied_pixels(
+    layer: Layer, nest: Nest, x: str, stored: str, loops: Nest, count: str, top: str
+) -> str:
+    """
+    Return the C call that copies the pixels of a strided window of a single pixel from `x`, as the
+    `copy` of a `Strip`. `nest` has the loops of the layer over the input.
+    """
+    to, row = from_strip_row(loops, top)
+    kernel = layer.kernels.use("pixels", **_copied(stored))
+    return f"{kernel}({to}, {nest.image_at(x)}, {_strided(nest, row, count)});"
+
+
+def _strided(nest: Nest, row: str, count: str) -> str:
+    """
+    Return the C arguments that select `count` pixels of a strided window from pixel `row`: both,
+    the columns, the distances of rows and columns, and the channels.
+    """
+    height, width = nest.stride[0] * nest.width * nest.channels, nest.stride[1] * nest.channels
+    return f"{row}, {count}, {nest.columns}, {height}, {width}, {nest.channels}"
 
 
 def _split(
@@ -365,9 +417,5 @@ def _split(
     if nest.is_product:
         kernel = layer.kernels.use("split_words")
         return f"{kernel}({place}, {image} + {row} * {nest.channels}, {count} * {nest.channels});"
-    height, width = nest.stride[0] * nest.width * nest.channels, nest.stride[1] * nest.channels
     kernel = layer.kernels.use("split_pixels")
-    return (
-        f"{kernel}({place}, {image}, {row}, {count}, {nest.columns}, {height}, {width}, "
-        f"{nest.channels});"
-    )
+    return f"{kernel}({place}, {image}, {_strided(nest, row, count)});"

@@ -7,7 +7,7 @@ the last tile starts earlier and computes some outputs twice, so that all tiles 
 `Walk` and `Stores` have the distances between the elements that a tile loads and stores.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -47,6 +47,8 @@ are stored in quarters.
 
 MAX_FREE_POSITIONS, FURTHER_POSITION_CYCLES = 8, 4.0
 """Positions without further cost, and cycles of a tile for each further position."""
+
+LARGEST_WORD = (1 << 15) - 1
 
 MIN_SHARING_POSITIONS = 5
 """The minimum number of positions at which compilers keep vectors of weights in registers."""
@@ -263,6 +265,8 @@ class Stores:
     residual_bits: int = 8
     has_factors: bool = False
     """Whether the residual has a factor per output; otherwise all share a shift."""
+    has_word_factors: bool = False
+    """Whether these factors fit 16 bits, so that an instruction multiplies and adds."""
     has_shifts: bool = False
     """Whether each output has a separate right shift."""
     scale_bits: int = 0
@@ -274,7 +278,8 @@ class Stores:
         The type and the name of the C parameter that multiplies residuals to the scale of the sums:
         an array of factors, or a common left shift.
         """
-        return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
+        array = "const int32_t *restrict ", "factors"
+        return array if self.has_factors else ("int32_t ", "left_shift")
 
     @property
     def shift(self) -> tuple[str, str]:
@@ -282,17 +287,20 @@ class Stores:
         The type and the name of the C parameter of the right shift of sums: an array with a shift
         for each output, or a common shift.
         """
-        return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
+        array = "const int32_t *restrict ", "shifts"
+        return array if self.has_shifts else ("int32_t ", "shift")
 
     @property
     def residual_kind(self) -> str:
         """The suffix in names of C functions that load a residual, such as `8` or `16_each`."""
         return f"{self.residual_bits}{'_each' if self.has_factors else ''}"
 
-    def with_epilogue(self, e: Epilogue, *, has_factors: bool) -> "Stores":
+    def with_epilogue(self, e: Epilogue, factors: Sequence[int]) -> "Stores":
+        """Add an output stage. `factors` are those of the residual for each output, if any."""
         return replace(
             self, low=e.has_low, high=e.has_high, bits=e.bits, is_signed=e.lowest < 0,
-            residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=has_factors,
+            residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=bool(factors),
+            has_word_factors=max(factors, default=LARGEST_WORD + 1) <= LARGEST_WORD,
             has_shifts=bool(e.shifts),
         )  # fmt: skip
 
@@ -307,14 +315,14 @@ class Stores:
         return f"{'' if self.is_signed else 'u'}int{self.bits}"
 
     @property
-    def is_packed(self) -> bool:
-        """Whether four vectors of 32-bit sums are narrowed together to a vector of bytes."""
-        return self.bits == 8 and not self.is_masked
+    def packed(self) -> int:
+        """The vectors of 32-bit sums that are narrowed together to a vector; 0 if none are."""
+        return 0 if self.is_masked else 32 // self.bits
 
     def clamped(self, value: str, kind: str) -> str:
         """
         Return the C expression `value`, clamped to the lower and the upper bound if these are
-        needed. `kind` is the type of the elements in names of C macros: I32, I8 or U8.
+        needed. `kind` is the type of the elements in names of C macros: I32, I16, I8 or U8.
         """
         low, high = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:

@@ -33,6 +33,9 @@ MAX_FETCH_DISTANCE = 10 * 1024
 """The maximum prefetch distance in bytes: a third of the first-level cache."""
 CACHE_LINE = 64
 
+PART_STORES = {1: "STORE_WHOLE", 2: "STORE_HALF", 4: "STORE_QUARTER"}
+"""The macros that store a packed vector, a half or a quarter of it."""
+
 HALF_PREFIX, HALF_VECTOR = "HALF_", "model_i32h"
 """The prefix of macros for vectors of 8 lanes, and their type."""
 
@@ -174,10 +177,6 @@ def _joined(parts: Iterable[str]) -> str:
     return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
 
 
-PACKED = 4
-"""The number of vectors of sums that are packed to bytes together."""
-
-
 def _full_vector(walk: Walk, position: int, block: int) -> str:
     is_half = walk.ends_in_half and block == walk.tile.blocks - 1
     return f"WHOLE({sum_name(position, block)})" if is_half else sum_name(position, block)
@@ -246,6 +245,7 @@ def output_name(stores: Stores, suffix: str = "") -> str:
     the input.
     """
     name = f"_residual{stores.residual_kind}" if stores.has_residual else ""
+    name += "_wide" if stores.has_factors and not stores.has_word_factors else ""
     name += _scaled(stores) + ("_part" if stores.is_masked else "")
     name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + suffix
     return name + {"I8": "", "U8": "_unsigned"}.get(stores.kind, f"_{stores.bits}")
@@ -259,12 +259,13 @@ def output_parameters(
     elements of the C type `element`.
     """
     weights = "const int8_t *w, " if has_weights else ""
-    parameters = f"const {element} *{source}, {weights}const int32_t *bias, {stores.result}_t *y"
+    array = "const int32_t *restrict"
+    parameters = f"const {element} *{source}, {weights}{array} bias, {stores.result}_t *y"
     if stores.has_residual:
         kind = f"const int{stores.residual_bits}_t"
         parameters += f", {kind} *residual, {''.join(stores.alignment)}"
     if stores.scale_bits:
-        parameters += f", const int32_t *multipliers, int{stores.scale_bits}_t after"
+        parameters += f", {array} multipliers, int{stores.scale_bits}_t after"
     parameters += f", {''.join(stores.shift)}"
     parameters += ", int32_t low" if stores.low else ""
     parameters += ", int32_t high" if stores.high else ""
@@ -278,7 +279,7 @@ def output_lines(tile: Tile, stores: Stores, sums: Callable[[int, int], str]) ->
     of a position and a block of 16 outputs of `tile`.
     """
     t, bits, lines = tile, stores.residual_bits, list[str]()
-    packed = t.vectors // PACKED * PACKED if stores.is_packed else 0
+    packed = t.vectors // stores.packed * stores.packed if stores.packed else 0
     lines += _bounds(stores, "model_i32v", "I32") if packed < t.vectors else []
     lines += _bounds(stores, "model_packed", stores.kind) if packed else []
     for vector, array, is_used in (
@@ -306,7 +307,10 @@ def output_lines(tile: Tile, stores: Stores, sums: Callable[[int, int], str]) ->
                     load = f"LOAD_SOME_I{bits}({at}, {masks[b]})"
                 widen = "WIDEN" if bits == 8 else "WIDEN_I16"
                 aligned = f"* f{b}" if stores.has_factors else "<< left_shift"
-                lines.append(f"  const model_i32v t{p}_{b} = {s} + ({widen}({load}) {aligned});")
+                total = f"{s} + ({widen}({load}) {aligned})"
+                if stores.has_word_factors:
+                    total = f"DOT_WORDS({s}, {widen}({load}), f{b})"
+                lines.append(f"  const model_i32v t{p}_{b} = {total};")
                 s = f"t{p}_{b}"
             value = f"{s} >> " + (f"r{b}" if stores.has_shifts else "shift")
             if stores.scale_bits:
@@ -316,8 +320,8 @@ def output_lines(tile: Tile, stores: Stores, sums: Callable[[int, int], str]) ->
                 lines.append(f"  {store}({offset_of('y', to)}, {value}, {masks[b]});")
                 continue
             group.append((to, value))
-            if len(group) == PACKED:
-                lines += _packed_stores(stores, f"bytes{p}_{b}", group)
+            if len(group) == stores.packed:
+                lines += _packed_stores(stores, f"packed{p}_{b}", group)
                 group.clear()
     return lines
 
@@ -336,14 +340,19 @@ def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) 
     value = stores.clamped(f"PACKED_{stores.kind}({values})", stores.kind)
     lines = [f"  const model_packed {name} = {value};"]
     places = [to for to, _ in group]
-    for i in (0, 2):
-        first, second = places[i : i + 2]
-        if second == first + LANES_PER_VECTOR:
-            lines.append(f"  STORE_HALF({offset_of('y', first)}, {name}, {i // 2});")
+
+    def stored(first: int, count: int) -> None:
+        """Store `count` vectors from vector `first`, together if their places are adjacent."""
+        to = places[first]
+        if places[first : first + count] == [to + i * LANES_PER_VECTOR for i in range(count)]:
+            macro = PART_STORES[len(places) // count]
+            part = f", {first // count}" if count < len(places) else ""
+            lines.append(f"  {macro}({offset_of('y', to)}, {name}{part});")
         else:
-            lines += [
-                f"  STORE_QUARTER({offset_of('y', places[j])}, {name}, {j});" for j in (i, i + 1)
-            ]
+            for half in (first, first + count // 2):
+                stored(half, count // 2)
+
+    stored(0, len(places))
     return lines
 
 
@@ -381,7 +390,7 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
     results. Processors with vectors of fewer than 16 lanes use it.
     """
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
-    scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
+    scale = f"const int32_t *restrict multipliers, int{stores.scale_bits}_t after, "
     skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "
     factor = "factors[o]" if stores.has_factors else "(1 << left_shift)"
     kernels.use(

@@ -296,6 +296,7 @@ def rescaling(
     multiplier: str | None = None,
     shift_text: str | None = None,
     scaled_bound: int = 0,
+    in_words: bool = False,
 ) -> Rescaling:
     """
     Return the C code that requantizes a sum: multiplier, shift with rounding, clamp and zero point.
@@ -305,6 +306,10 @@ def rescaling(
     rounding. `multiplier` and `shift_text` are C expressions for requantization per channel, which
     replace the values of the attribute; then `scaled_bound` is the largest magnitude of a product
     of sum and multiplier. Products beyond 64 bits raise `Refused`.
+
+    With `in_words`, the sum is clamped before the shift if it then fits 16 bits, for compilers that
+    choose the width of vectors by ranges. Rounding is monotone and preserves integers, so the
+    result is equal.
     """
     shift, zero_point = requant.shift.data, requant.zero_point.data
     low, high = requant.low.data - zero_point, requant.high.data - zero_point
@@ -338,10 +343,13 @@ def rescaling(
     elif shift:
         statements.append(f"v = {_shifted(requant.mode, shift, half)};")
     if clamps:
-        statements.append(
-            f"v = v < {int_literal(low)} ? {int_literal(low)} "
-            f": v > {int_literal(high)} ? {int_literal(high)} : v;"
-        )
+        fits = all(-(1 << 15) <= v < 1 << 15 for v in (low << shift, (high << shift) + half))
+        is_plain = shift > 0 and multiplier is None and not (wide or requant.is_normalized)
+        is_first = in_words and fits and is_plain
+        places = shift if is_first else 0
+        low, high = int_literal(low << places), int_literal(high << places)
+        clamp = f"v = v < {low} ? {low} : v > {high} ? {high} : v;"
+        statements.insert(len(statements) - is_first, clamp)
     offset = f" + {zero_point}" if zero_point > 0 else f" - {-zero_point}" if zero_point else ""
     result = f"({storage})(v{offset})" if offset else f"({storage})v"
     return Rescaling("int64_t" if wide else "int32_t", tuple(statements), result)

@@ -175,6 +175,30 @@ def test_largest_sums_of_16_bits(flags: tuple[str, ...]):
 
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("storage", [i8, u8])
+@pytest.mark.parametrize("workspace", [0, 1 << 17])
+def test_pixels_at_a_distance(flags: tuple[str, ...], storage: IntegerType, workspace: int):
+    """Pixels of several images and with 16-bit results; in strips, and all together."""
+    element, wide = UniformType(1.0, 3, storage=storage), UniformType(1.0, storage=i16)
+    shapes = [
+        ((2, 14, 14, 132), 96, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
+        ((1, 13, 20, 64), 72, (1, 1), (2, 3), (0, 0, 0, 0), (1, 1), 1),
+    ]
+
+    def build(*inputs: SSAValue) -> list[SSAValue]:
+        return [
+            layer(seed, x, element, *shape[1:], result)
+            for x, shape in zip(inputs, shapes, strict=True)
+            for seed, result in ((0, OUT), (3, wide))
+        ]
+
+    module = make_network([(element, shape[0]) for shape in shapes], build)
+    options = COptions(workspace=workspace)
+    assert source(module).count("pixels_") >= len(shapes)
+    check(module, flags=flags, options=options)
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("storage", [i8, u8])
 def test_small_maps(flags: tuple[str, ...], storage: IntegerType):
     """All positions of a small map form lines, in which some are not stored."""
     element = UniformType(1.0, 3, storage=storage)

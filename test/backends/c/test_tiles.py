@@ -253,17 +253,17 @@ def test_half_vectors(outputs: int, has_half: bool, storage: IntegerType):
 
 @pytest.mark.parametrize(
     ("outputs", "parts"),
-    [(16, {"HALF"}), (64, {"HALF"}), (144, {"HALF", "QUARTER"}), (24, set[str]())],
+    [(16, {"WHOLE"}), (64, {"WHOLE"}), (144, {"HALF", "QUARTER"}), (24, set[str]())],
 )
 def test_packed_stores(outputs: int, parts: set[str]):
-    """Four complete vectors are packed together, in pairs if these are adjacent."""
+    """Four complete vectors are packed, and stored together or in pairs if these are adjacent."""
     element = UniformType(1.0)
 
     def build(x: SSAValue) -> Values:
         return [layer(0, x, element, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1)]
 
     text = source(make_network([(element, (1, 14, 14, 16))], build), "model_kernels.h")
-    assert set(re.findall(r"^  STORE_(QUARTER|HALF)\(", text, re.MULTILINE)) == parts
+    assert set(re.findall(r"^  STORE_(QUARTER|HALF|WHOLE)\(", text, re.MULTILINE)) == parts
 
 
 @pytest.mark.sample(8)

@@ -39,6 +39,8 @@ static int amx_is_ready(void)
 #define AMX_STORED() __asm__ volatile("" ::: "memory")
 /* Prefetches to the second-level cache, possibly after the end of an array. */
 #define AMX_FETCH(p, bytes) __builtin_prefetch((const void *)((uintptr_t)(p) + (bytes)), 0, 2)
+/* The same to the first-level cache. */
+#define AMX_FETCH_NEAR(p, bytes) __builtin_prefetch((const void *)((uintptr_t)(p) + (bytes)), 0, 3)
 /* Configures the tiles of this thread: rows of `positions` inputs and sums, of `steps` words of four
  * products, and of `last` words at the end. */
 static void amx_configure(int32_t positions, int32_t steps, int32_t last)
