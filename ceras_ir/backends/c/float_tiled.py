@@ -5,6 +5,7 @@ Print float convolutions and matrix products in register tiles, like `linear_til
 four results instead of 36.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -62,11 +63,16 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
 
 
 def print_float_tiles(
-    layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
+    layer: Layer,
+    op: LinearOperation,
+    nest: Nest,
+    names: tuple[str, str, str, str, str],
+    declarations: Sequence[str] = (),
 ) -> None:
     """
     Print the statements of the layer that use vector instructions. `names` are the C names of
-    input, result, weights, bias and residual ("" without a residual).
+    input, result, weights, bias and residual ("" without a residual). Each thread executes
+    `declarations` first.
     """
     layer.kernels.use("finish_f32")
     parts = RowPart.of(nest)
@@ -74,7 +80,7 @@ def print_float_tiles(
         depth = int(len(parts) > 1)
         if depth:
             layer.line("{")
-        _print_part(layer, op, part, names, depth)
+        _print_part(layer, op, part, names, depth, declarations)
         if depth:
             layer.line("}")
     activate(layer, op, nest, names[1])
@@ -86,6 +92,7 @@ def _print_part(
     part: RowPart,
     names: tuple[str, str, str, str, str],
     depth: int,
+    declarations: Sequence[str],
 ) -> None:
     x, y, w, b, residual = names
     nest, walk = part.nest, part.walk
@@ -112,7 +119,7 @@ def _print_part(
     if walk.fetches_next:
         arguments += f", {nest.next_part(w)}"
     body = [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"]
-    print_loops(layer, nest, strip, body, depth=depth)
+    print_loops(layer, nest, strip, body, depth=depth, declarations=declarations)
 
 
 def _halo(layer: Layer) -> str:

@@ -20,6 +20,7 @@ from ceras_ir.backends.c.values import value_type, zero_point_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.memory.read_states import MAX_ROWS
 from ceras_ir.transforms.quantization.analysis.time_model import time_of_operation
 
 PRODUCTS_PER_VECTOR, LANES, BYTES_PER_LANE = 64, 16, 4
@@ -56,7 +57,7 @@ ELEMENT: dict[str, tuple[float, float]] = {
     "transpose": (25.0, 90.0),
     "binary": (40.0, 45.0),
     "softmax": (210.0, 210.0),
-    "normalize": (750.0, 750.0),
+    "normalize": (235.0, 235.0),
     "integer_normalize": (245.0, 245.0),
     "integer_softmax": (290.0, 290.0),
     "resize": (40.0, 120.0),
@@ -169,7 +170,9 @@ def _products(op: Operation) -> float:
         case graph.UpdateOp():
             return time_of_operation(op) * _size(op.rows) / size
         case graph.StridedMatmulOp():
-            return op.macs * (FLOAT_PRODUCT if is_float else 1.0) + OUTPUT * size
+            rows = graph.shape_of(op.input)[0]
+            packed = PACKED[is_float] * op.macs / rows if rows > MAX_ROWS else 0.0
+            return op.macs * (FLOAT_PRODUCT if is_float else 1.0) + OUTPUT * size + packed
         case graph.ReduceOp():
             return REDUCED * _size(op.operands[0])
         case graph.RecurrenceOp():

@@ -22,6 +22,7 @@ from ceras_ir.backends.c.linear_tiled import Panels, adds_offset_on_load, print_
 from ceras_ir.backends.c.ordered_rows import ordered_rows, uses_ordered_rows
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES, lanes_of
 from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_computed, row_type
+from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import (
     Refused,
@@ -33,7 +34,7 @@ from ceras_ir.backends.c.values import (
     zero_point_of,
 )
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import MatmulOp, shape_of
+from ceras_ir.dialects.graph import LinearOperation, MatmulOp, shape_of
 from ceras_ir.dialects.mem import FoldZeroPointOp, PackTilesOp
 from ceras_ir.dialects.quant import UniformType
 
@@ -63,7 +64,7 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
         packed = layer.scratch("float", "columns", n * k, 4)
         pack = layer.kernels.use("pack_panels")
         multiply = layer.kernels.use("multiply_rows")
-        layer.line(f"{pack}({packed}, {w}, {n}, {k}, {n});")
+        layer.line(f"{pack}({packed}, {w}, {n}, {k}, {k}, {n});")
         size = prod(shape_of(op.result))
         layer.line(f"for (int32_t i = 0; i < {size}; ++i) {y}[i] = 0.0f;")
         rows = geometry.positions
@@ -71,23 +72,49 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
         layer.block(epilogue_lines(layer, op, y, residual, "0", str(size), bias))
         return
     with layer.variants(FLOAT_LANES) as otherwise:
-        width = nest.tile.width
-        packed = layer.scratch("float", "panels", nest.padded_outputs * k, 4)
-        zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
-        pack = layer.kernels.use("pack_tiles")
-        layer.line(f"(void)memset({zeros}, 0, {nest.padded_outputs}U * sizeof *{zeros});")
+        print_packed(layer, op, nest, (x, y, residual or ""), "pack_tiles", w, k)
+        otherwise()
+        _dot_products(layer, op, (x, w, y), bias, residual)
+
+
+def print_packed(
+    layer: Layer,
+    op: LinearOperation,
+    nest: Nest,
+    names: tuple[str, str, str],
+    way: str,
+    w: str,
+    pitch: int,
+) -> None:
+    """
+    Print the statements that pack computed weights, then multiply in register tiles. `names` are
+    the C names of input, result and residual ("" without a residual). `way` is the name of a
+    function that packs the weights at the C expression `w`, of which the rows, or with
+    `pack_columns` the columns, are at a distance of `pitch`.
+    """
+    x, y, residual = names
+    k, n, width = nest.channels, nest.outputs, nest.tile.width
+    size, step = nest.padded_outputs * k, 1 if way == "pack_columns" else pitch
+    zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
+    layer.line(f"(void)memset({zeros}, 0, {nest.padded_outputs}U * sizeof *{zeros});")
+    pack = layer.kernels.use(way)
+    declarations: list[str] = []
+    if is_shared(layer) and not layer.shares(n * k):
+        # A core packs few elements faster than it reads packed elements from another core.
+        declarations = layer.own_scratch("float", "panels", size, 4)
+        declarations.append(f"{pack}(panels, {w}, {n}, {k}, {pitch}, {width});")
+    else:
+        packed = layer.scratch("float", "panels", size, 4)
         layer.rows(
             n,
             n * k,
             lambda first, count: (
-                f"{pack}({from_row(packed, first, k)}, {from_row(w, first, k)}, {count}, {k}, "
-                f"{width});"
+                f"{pack}({from_row(packed, first, k)}, {from_row(w, first, step)}, {count}, {k}, "
+                f"{pitch}, {width});"
             ),
             width,
         )
-        print_float_tiles(layer, op, nest, (x, y, packed, zeros, residual or ""))
-        otherwise()
-        _dot_products(layer, op, (x, w, y), bias, residual)
+    print_float_tiles(layer, op, nest, (x, y, "panels", zeros, residual), declarations)
 
 
 def _dot_products(

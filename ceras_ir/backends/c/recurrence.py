@@ -244,7 +244,8 @@ def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, pa
         if start < end:
             source = f"{weights} + {(first + start) * hidden}"
             layer.line(
-                f"{pack}({name} + {start * hidden}, {source}, {end - start}, {hidden}, {width});"
+                f"{pack}({name} + {start * hidden}, {source}, {end - start}, {hidden}, {hidden}, "
+                f"{width});"
             )
     return name
 

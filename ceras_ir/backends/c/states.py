@@ -12,10 +12,13 @@ from math import prod
 
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer, prints
-from ceras_ir.backends.c.linear_float import epilogue_lines
+from ceras_ir.backends.c.linear import print_packed
+from ceras_ir.backends.c.linear_float import epilogue_lines, float_nest
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES
 from ceras_ir.backends.c.sums import ROW_TYPES, Geometry, analyse_computed
 from ceras_ir.backends.c.values import centred_bound, half_of, quantized, value_type, zero_point_of
 from ceras_ir.dialects.graph import StridedMatmulOp, UpdateOp, shape_of
+from ceras_ir.transforms.memory.read_states import MAX_ROWS
 
 
 @prints(UpdateOp)
@@ -76,6 +79,31 @@ def float_product(layer: Layer, op: StridedMatmulOp) -> None:
     (m, k), (_, n) = shape_of(op.input), shape_of(op.result)
     x, w, y = layer.read(op.input, "x"), layer.read(op.weights, "w"), layer.write(op.result)
     bias, residual = layer.read_if(op.bias, "bias"), layer.read_if(op.residual, "residual")
+    geometry = Geometry(m, k, n, 1, k, is_direct=True, is_depthwise=False)
+    nest = None
+    if m > MAX_ROWS and bias is None:
+        nest = float_nest(layer, op, geometry, common=layer.options.common_tiles)
+    if nest is None:
+        _float_rows(layer, op, (x, w, y), bias, residual)
+        return
+    row, column = op.strides.get_values()
+    start = f"{w} + {offset}" if (offset := op.offset.value.data) else w
+    way, pitch = ("pack_tiles", row) if column == 1 else ("pack_columns", column)
+    with layer.variants(FLOAT_LANES) as otherwise:
+        print_packed(layer, op, nest, (x, y, residual or ""), way, start, pitch)
+        otherwise()
+        _float_rows(layer, op, (x, w, y), bias, residual)
+
+
+def _float_rows(
+    layer: Layer,
+    op: StridedMatmulOp,
+    names: tuple[str, str, str],
+    bias: str | None,
+    residual: str | None,
+) -> None:
+    x, w, y = names
+    (m, k), (_, n) = shape_of(op.input), shape_of(op.result)
     if op.ordered is None and layer.options.vectors:
         kernel = layer.kernels.use(f"{_form(op)}_f32")
     else:

@@ -158,13 +158,14 @@ def print_loops(
     body: Sequence[str],
     each_thread: tuple[Sequence[str], Sequence[str]] = ((), ()),
     depth: int = 0,
+    declarations: Sequence[str] = (),
 ) -> None:
     """
     Print the C loops over the tiles of a layer at the indentation `depth`, with copies of the input
     to `strip`, and the lines of `body` for each tile. In `body`, the C variables `g`, `b`, `r` and
     `c` are the group, and the first output, row and column of the tile, and `first` is the first
     row of the strip. `each_thread` are statements that each thread executes before and after its
-    tiles.
+    tiles, `declarations` statements before them.
     """
     t = nest.tile
     shape = f"{t.rows} x {t.columns}" if nest.columns > 1 else str(t.rows)
@@ -181,7 +182,7 @@ def print_loops(
     if is_shared(layer) or any(each_thread):
         block.open()
     inner = block.depth
-    for text in strip.declaration if strip else ():
+    for text in (*declarations, *(strip.declaration if strip else ())):
         block.line(text)
     for text in each_thread[0]:
         block.line(text)

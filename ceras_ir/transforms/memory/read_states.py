@@ -1,12 +1,13 @@
 """Read the parts of states that products use where the states are stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
@@ -17,7 +18,7 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
 MAX_ROWS = 8
-"""The maximum rows of a product that reads a state in place; more rows are worth a packed copy."""
+"""The maximum rows of a product that reads weights in place; more rows are worth a packed copy."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class ReadStatesPass(NetworkPass):
     Replace a product with a part of an updated state by `graph.strided_matmul`, which reads the
     elements where the state is stored.
 
-    Slices, reshapes and transposes select the part. The product has at most 8 rows, and the
-    elements are adjacent along one of its axes. Exact in integers; float sums are equal except for
+    Slices, reshapes and transposes select the part. The elements are adjacent along one axis of the
+    product. A float product of more than 8 rows packs the weights, and reads a part of any computed
+    value; other products have at most 8 rows. Exact in integers; float sums are equal except for
     their order.
 
     Before:
@@ -54,9 +56,7 @@ class ReadStatesPass(NetworkPass):
         products = [op for op in main.body.block.ops if isinstance(op, graph.MatmulOp)]
         for product in products:
             source, moves = part_of(product.weights)
-            if not isinstance(source.owner, graph.UpdateOp) or is_per_axis(source):
-                continue
-            if shape_of(product.input)[0] > MAX_ROWS:
+            if not _may_read(product, source, moves):
                 continue
             if source not in indices:
                 indices[source] = indices_of(shape_of(source))
@@ -67,6 +67,18 @@ class ReadStatesPass(NetworkPass):
                 Rewriter.replace_op(product, new)
         if indices:
             erase_dead(main.body.block)
+
+
+def _may_read(product: graph.MatmulOp, source: SSAValue, moves: Sequence[Operation]) -> bool:
+    """Return whether `product` may read `source`, of which `moves` select the weights."""
+    owner = source.owner
+    if is_per_axis(source) or not isinstance(owner, Operation):
+        return False
+    if shape_of(product.input)[0] <= MAX_ROWS:
+        return isinstance(owner, graph.UpdateOp)
+    is_float = graph.element_of(source) == f32 and product.ordered is None
+    is_part = any(isinstance(op, graph.SliceOp | graph.TransposeOp) for op in moves)
+    return is_float and is_part and not isinstance(owner, graph.ConstantOp | graph.UpdateOp)
 
 
 def _strides(at: Indices) -> tuple[int, tuple[int, int]] | None:

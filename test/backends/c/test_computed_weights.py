@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from backends.c.test_neon import compare
 from c_harness import (
+    SANITIZE,
     Array,
     Values,
     check,
@@ -27,12 +28,24 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.dialects.graph import Cell, MatmulOp, RecurrenceOp, shape_of
+from ceras_ir.dialects.graph import (
+    Cell,
+    Function,
+    FunctionAttr,
+    MatmulOp,
+    RecurrenceOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+    UnaryOp,
+    shape_of,
+)
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages
+from ceras_ir.transforms.memory.read_states import ReadStatesPass
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 BYTE, WIDE = UniformType(1.0), UniformType(1.0, storage=i16)
@@ -123,6 +136,34 @@ def test_float_products_of_activations(build: str):
     text = source(module)
     assert len(re.findall(r"^ +pack_(?:panels|tiles)\(", text, re.MULTILINE)) >= 3
     check(module, flags=BUILDS[build], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("build", ["tiles", "loops", "256"])
+def test_heads_are_packed_from_where_they_are_stored(build: str):
+    """Check rows and columns of the last of two heads, in full panels and in parts of panels."""
+    shapes = [(9, 20, 40), (70, 197, 64), (16, 33, 18)]
+
+    def layers(*values: SSAValue) -> Values:
+        results: list[SSAValue] = []
+        for (_, n, k), first, second, x in zip(
+            shapes, values[::3], values[1::3], values[2::3], strict=True
+        ):
+            heads = ReshapeOp(UnaryOp(x, FunctionAttr(Function.RELU)).result, (n, 2, k)).result
+            head = ReshapeOp(SliceOp(heads, (0, 1, 0), (n, 1, k)).result, (n, k)).result
+            turned = TransposeOp(head, (1, 0)).result
+            results += [
+                MatmulOp(first, head, result_element=f32).result,
+                MatmulOp(second, turned, result_element=f32).result,
+            ]
+        return results
+
+    inputs = [shape for m, n, k in shapes for shape in ((m, k), (m, n), (n, 2 * k))]
+    module = make_network([(f32, shape) for shape in inputs], layers)
+    ReadStatesPass().apply(load_context(), module)
+    text = source(module)
+    assert "graph.matmul" not in text
+    assert len(re.findall(r"^ +pack_columns\(", text, re.MULTILINE)) == len(shapes)
+    check(module, flags=(*BUILDS[build], *SANITIZE), tolerance=1e-4)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from c_harness import Array, check, constant, make_network
+from c_harness import SANITIZE, Array, check, constant, make_network
 from c_tiles import BUILDS, source
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i16, i32
@@ -100,20 +100,38 @@ def test_rows_of_bytes(build: str):
     check(module, {f"input{i}": x for i, x in enumerate(inputs)}, flags=BUILDS[build])
 
 
-def test_floats():
-    x = np.random.default_rng(0).normal(3, 2, (4, 5, 31)).astype(np.float32)
+def float_rows(n: int) -> NDArray[np.float32]:
+    """
+    Return rows of `n` floats: of all magnitudes, equal elements, both zeros, quotients near the
+    smallest floats, infinities and NaN.
+    """
+    rng = np.random.default_rng(n)
+    x = rng.normal(3, 2, (37, n))
+    x[1:20] = rng.normal(size=(19, n)) * 10.0 ** rng.uniform(-44, 38, (19, 1))
+    x[20], x[21], x[22] = 0.0, -0.0, 5.0
+    x[23] = np.where(rng.random(n) < 0.5, -0.0, 0.0)
+    x[24] = rng.normal(size=n) * 10.0 ** rng.uniform(-40, 3, n)
+    x[25, rng.integers(n)], x[26, rng.integers(n)], x[27, rng.integers(n)] = np.inf, -np.inf, np.nan
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 31, 48, 192])
+def test_floats(n: int):
+    x = float_rows(n)
 
     def build(v: SSAValue):
         scale, bias = (
-            constant(np.random.default_rng(s).normal(size=31).astype(np.float32)) for s in (1, 2)
+            constant(np.random.default_rng(s).normal(size=n).astype(np.float32)) for s in (1, 2)
         )
         return [
-            NormalizeOp(v, scale, b, epsilon=1e-5, centred=c).result
-            for c in (True, False)
+            NormalizeOp(v, scale, b, epsilon=e, centred=c).result
+            for c, e in ((True, 1e-5), (False, 1e-5), (True, 1e-38), (False, 0.0))
             for b in (None, bias)
         ]
 
-    check(make_network([(f32, x.shape)], build), {"input0": x})
+    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+        with np.errstate(all="ignore"):
+            check(make_network([(f32, x.shape)], build), {"input0": x}, flags=flags)
 
 
 def test_two_types_of_rows_in_one_model():

@@ -1,10 +1,17 @@
 #include "sqrt_f32.c"
+#include "normalize_512.c"
 /* Normalizes rows of n numbers by the mean, if `centred`, and the deviation; sums in index
  * order. */
 static void normalize(const float *restrict x, float *restrict y, const float *restrict scale,
                       const float *restrict bias, int32_t rows, int32_t n, int32_t centred,
                       float epsilon)
 {
+#if MODEL_F32 == 16
+  for (int32_t r = 0; r < rows; r += 16) {
+    const int32_t count = (rows - r) < 16 ? rows - r : 16;
+    normalize_512(&x[r * n], &y[r * n], scale, bias, count, n, centred, epsilon);
+  }
+#else
   for (int32_t r = 0; r < rows; ++r) {
     float mean = 0.0f;
     float power;
@@ -34,4 +41,5 @@ static void normalize(const float *restrict x, float *restrict y, const float *r
     x += n;
     y += n;
   }
+#endif
 }

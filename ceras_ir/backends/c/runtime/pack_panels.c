@@ -1,7 +1,7 @@
-/* Packs rows w [n, k] to panels of `width` outputs, each [k, width], with zeros after the last
- * output. */
+/* Packs rows w [n, k] at a distance of `pitch` to panels of `width` outputs, each
+ * [k, width], with zeros after the last output. */
 static void pack_panels(float *restrict to, const float *restrict w, int32_t n, int32_t k,
-                        int32_t width)
+                        int32_t pitch, int32_t width)
 {
   for (int32_t b = 0; b < n; b += width) {
     const int32_t outputs = ((n - b) < width) ? (n - b) : width;
@@ -11,7 +11,7 @@ static void pack_panels(float *restrict to, const float *restrict w, int32_t n, 
       for (int32_t o = 0; o < width; ++o) {
         if (o < outputs) {
           for (int32_t i = start; i < end; ++i) {
-            to[(i * width) + o] = w[((b + o) * k) + i];
+            to[(i * width) + o] = w[((b + o) * pitch) + i];
           }
         } else {
           for (int32_t i = start; i < end; ++i) {

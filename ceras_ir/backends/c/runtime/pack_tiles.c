@@ -1,8 +1,8 @@
 #include "pack_panels.c"
 #include "turn_512.c"
-/* Packs rows w [n, k] to panels of `width` outputs, a multiple of 16. */
+/* Packs rows w [n, k] at a distance of `pitch` to panels of `width` outputs, a multiple of 16. */
 static void pack_tiles(float *restrict to, const float *restrict w, int32_t n, int32_t k,
-                       int32_t width)
+                       int32_t pitch, int32_t width)
 {
 #if MODEL_F32 == 16
   for (int32_t o = 0; o < n; o += 16) {
@@ -13,7 +13,8 @@ static void pack_tiles(float *restrict to, const float *restrict w, int32_t n, i
       const __mmask16 lanes = (__mmask16)((1u << columns) - 1u);
       __m512 v[16];
       for (int32_t j = 0; j < 16; ++j) {
-        v[j] = _mm512_maskz_loadu_ps(j < outputs ? lanes : 0, w + (o + (j < outputs ? j : 0)) * k + i);
+        const float *const row = w + (o + (j < outputs ? j : 0)) * pitch;
+        v[j] = _mm512_maskz_loadu_ps(j < outputs ? lanes : 0, row + i);
       }
       turn_512(v);
       if (columns == 16) {
@@ -35,6 +36,6 @@ static void pack_tiles(float *restrict to, const float *restrict w, int32_t n, i
     }
   }
 #else
-  pack_panels(to, w, n, k, width);
+  pack_panels(to, w, n, k, pitch, width);
 #endif
 }

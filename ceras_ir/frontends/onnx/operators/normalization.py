@@ -11,8 +11,9 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f32
+from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, Function, Pool, Pool2dOp, Reduce
+from ceras_ir.dialects.graph import Binary, Function, NormalizeOp, Pool, Pool2dOp, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     MICROSOFT,
@@ -22,7 +23,7 @@ from ceras_ir.frontends.onnx.emission.registry import (
     operator,
     rule,
 )
-from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS
 from ceras_ir.frontends.onnx.operators.convolution import conv
@@ -159,6 +160,31 @@ def scaled_and_shifted(emitter: Emitter, x: Value, index: int) -> Value:
     return emitter.add(result, emitter.value(index + 1)) if has_bias else result
 
 
+def layer_normalized(
+    emitter: Emitter, x: Value, axes: Sequence[int], epsilon: float, index: int
+) -> Sequence[Value]:
+    """
+    Normalize `x` along `axes`, the last dimensions, multiply by operand `index` of the node, and
+    add operand `index + 1` if it is given. Return the result, and the mean and the inverse of the
+    standard deviation if the node has these results.
+    """
+    node, shape = emitter.node, shape_of_value(x)
+    factors = [emitter.value(i) for i in (index, index + 1) if node.has_input(i)]
+    is_row = list(axes) == [len(shape) - 1] and not any(node.has_output(i) for i in (1, 2))
+    if (
+        is_row
+        and isinstance(x, SSAValue)
+        and all(isinstance(v, Constant) and shape_of_value(v) == shape[-1:] for v in factors)
+    ):
+        scale, *bias = map(emitter.materialize, factors)
+        new = NormalizeOp(x, scale, *bias or (None,), epsilon=epsilon, centred=True)
+        return emitter.emit(new), x, x
+    result, mean, deviation = standardized(emitter, x, axes, epsilon)
+    result = scaled_and_shifted(emitter, result, index)
+    inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
+    return result, mean, inverse
+
+
 @operator("LayerNormalization")
 def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
@@ -169,12 +195,10 @@ def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore("stash_type")
     axis = node.axis(node.integer("axis", -1), len(shape))
     axes, epsilon = range(axis, len(shape)), node.number("epsilon", 1e-5)
-    result, mean, deviation = standardized(emitter, emitter.value(0), axes, epsilon)
-    result = scaled_and_shifted(emitter, result, 1)
-    if shape_of_value(result) != shape:
+    results = layer_normalized(emitter, emitter.value(0), axes, epsilon, 1)
+    if shape_of_value(results[0]) != shape:
         raise node.wrong(f"scale {list(emitter.shape(1))} does not fit {list(shape[axis:])}")
-    inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
-    return result, mean, inverse
+    return results
 
 
 @operator("MeanVarianceNormalization")
@@ -319,10 +343,7 @@ def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     total = _skipped(node, emitter, 4)
     last, epsilon = [len(shape_of_value(total)) - 1], node.number("epsilon", 1e-12)
-    result, mean, deviation = standardized(emitter, total, last, epsilon)
-    result = scaled_and_shifted(emitter, result, 2)
-    inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
-    return result, mean, inverse, total
+    return *layer_normalized(emitter, total, last, epsilon, 2), total
 
 
 @operator("SimplifiedLayerNormalization")
