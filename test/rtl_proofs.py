@@ -30,6 +30,8 @@ class Proof:
     new: str
     cycles: int = 0
     """The number of cycles of the bounded proof; 0 if all properties are proven by induction."""
+    others: Sequence[Path] = ()
+    """The sources of modules inside the tested module."""
 
 
 def hold(proof: Proof, properties: Path, folder: Path) -> None:
@@ -41,9 +43,9 @@ def hold(proof: Proof, properties: Path, folder: Path) -> None:
     text = proof.source.read_text("ascii")
     assert text.count(proof.old) == 1
     # In WebAssembly, yosys reads files of the current folder.
-    for path in (properties, RULES):
+    for path in (properties, RULES, *proof.others):
         (folder / path.name).write_bytes(path.read_bytes())
-    names = [properties.name, RULES.name, proof.source.name]
+    names = [path.name for path in (properties, RULES, proof.source, *proof.others)]
     (folder / proof.source.name).write_text(text, "ascii")
     for cycles in lengths:
         output = _refuted(proof.top, folder, names, cycles)

@@ -40,6 +40,11 @@ class Feature:
     def size(self) -> int:
         return self.rows * self.channels * self.columns
 
+    @property
+    def turned(self) -> "Feature":
+        """The shape with rows and columns exchanged."""
+        return Feature(self.columns, self.channels, self.rows)
+
 
 @dataclass(frozen=True)
 class SumScale:
@@ -100,6 +105,12 @@ class BlockWindows:
         """
         rows, columns = ((k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True))
         return rows, columns
+
+    @property
+    def turned(self) -> "BlockWindows":
+        """The windows with rows and columns exchanged."""
+        pairs = (self.kernel, self.strides, self.before, self.dilations)
+        return BlockWindows(*((columns, rows) for rows, columns in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +256,8 @@ class Pipeline:
     """The block whose stream each output port sends; by default, a single port sends the last."""
     operations: Mapping[Operation, Block] = field(default_factory=dict[Operation, Block])
     """The block of each operation. A reshape has no block."""
+    is_turned: bool = False
+    """Whether rows and columns are exchanged, compared with the network."""
 
     def __post_init__(self) -> None:
         self.results = self.results or (self.blocks[-1],)

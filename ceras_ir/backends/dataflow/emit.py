@@ -24,11 +24,13 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.runner import CompiledC
-from ceras_ir.backends.dataflow.blocks import Block, Feature
+from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
+from ceras_ir.backends.dataflow.frames import HEADER, MODULE, PortFrames, header
+from ceras_ir.backends.dataflow.frames import module as python_module
 from ceras_ir.backends.dataflow.project_scripts import COMPONENT_FILE, component, script_files
 from ceras_ir.backends.dataflow.resources import (
     NETLIST_FILE,
@@ -226,24 +228,40 @@ def emit_circuit(
         Artefact.of_text(f"{PROJECT_FOLDER}/{name}", described[name[name.rindex(".") :]], text)
         for name, text in project_files(circuit, board).items()
     ]
-    results = circuit.pipeline.results
+    pipeline, count = circuit.pipeline, graph.shape_of(launch.inputs[0])[0]
+    values = zip(
+        (*launch.inputs, *launch.outputs), (pipeline.source, *pipeline.results), strict=True
+    )
+    source, *results = (
+        PortFrames(_offset(value), end.feature, count, board.port_bytes, pipeline.is_turned)
+        for value, end in values
+    )
+    artefacts += [
+        Artefact.of_text(HEADER, "frames as streams, in C", header(source, results)),
+        Artefact.of_text(MODULE, "frames as streams, in Python", python_module(source, results)),
+    ]
     entry: dict[str, object] = {
         "folder": PROJECT_FOLDER,
         "port_bytes": board.port_bytes,
-        "frames": graph.shape_of(launch.inputs[0])[0],
-        "input": _port(launch.inputs[0], circuit.pipeline.source),
-        "outputs": [_port(v, b) for v, b in zip(launch.outputs, results, strict=True)],
+        "frames": count,
+        "input": _port(source),
+        "outputs": [_port(result) for result in results],
+        "turned": pipeline.is_turned,
     }
     counted = _count(circuit, board, synthesized=synthesized, routed=routed)
     return artefacts, {MANIFEST_ENTRY: entry}, CircuitFigures.of(circuit, board, *counted)
 
 
-def _port(value: SSAValue, end: Block) -> Sequence[int]:
-    # Offset in the arena, rows, columns and channels.
-    memory, f = block_of(value), end.feature
-    if memory is None:
+def _offset(value: SSAValue) -> int:
+    block = block_of(value)
+    if block is None:
         raise InputError("a port has no memory: run allocate-blocks with io=true first")
-    return [memory.offset.data, f.rows, f.columns, f.channels]
+    return block.offset.data
+
+
+def _port(port: PortFrames) -> Sequence[int]:
+    f = port.feature
+    return [port.offset, f.rows, f.columns, f.channels]
 
 
 Frames = NDArray[np.int8]
@@ -400,6 +418,7 @@ class CircuitRunner:
         self.folder, self.port_bytes, self.frames = folder / name, port_bytes, frames
         self.source, *self.results = (_feature(port) for port in ports)
         self.offsets = [port[0] for port in ports]
+        self.is_turned = entry.get("turned") is True
         self.seed, self.stall = seed, stall
         self._simulator: CircuitSimulator | None = None
 
@@ -418,11 +437,16 @@ class CircuitRunner:
             raise InputError("a port is outside the memory of the host", str(self.folder))
         if self._simulator is None:
             self._simulator = CircuitSimulator(self.folder, source, results, size)
+        stored = source.turned if self.is_turned else source
         frames = memory[self.offsets[0] : ends[0]].view(np.int8)
-        shape = (self.frames, source.rows, source.columns, source.channels)
-        run = self._simulator.run(frames.reshape(shape), seed=self.seed, stall=self.stall)
+        frames = frames.reshape(self.frames, stored.rows, stored.columns, stored.channels)
+        run = self._simulator.run(self._turn(frames), seed=self.seed, stall=self.stall)
         for offset, end, found in zip(self.offsets[1:], ends[1:], run.results, strict=True):
-            memory[offset:end] = found.reshape(-1).view(np.uint8)
+            memory[offset:end] = self._turn(found).reshape(-1).view(np.uint8)
+
+    def _turn(self, frames: Frames) -> Frames:
+        # Between the shape in memory and the shape at a port.
+        return frames.swapaxes(1, 2) if self.is_turned else frames
 
 
 def _feature(port: list[int]) -> Feature:

@@ -11,6 +11,7 @@ Extract the blocks of a circuit from operations.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -48,6 +49,8 @@ def extract(
     """
     Return the pipeline of blocks for `operations`, which compute `results` from `value`, the input
     of the pipeline. All operations must be supported by the target.
+
+    A word of a stream has all columns of a row. If rows are long, rows and columns are exchanged.
     """
     source, blocks = Source("input", _feature(value)), list[Block]()
     producers: dict[SSAValue, Block] = {value: source}
@@ -63,7 +66,44 @@ def extract(
             block = _block_of(op, producers, blocks)
             blocks.append(block)
         producers[op.results[0]] = computed[op] = block
-    return Pipeline(source, blocks, [producers[result] for result in results], computed)
+    pipeline = Pipeline(source, blocks, [producers[result] for result in results], computed)
+    features = [block.feature for block in (source, *blocks)]
+    rows, columns = max(f.rows for f in features), max(f.columns for f in features)
+    return _turned(pipeline) if columns > max(LONG_ROW, rows) else pipeline
+
+
+LONG_ROW = 1 << 10
+"""The columns of a row above which rows and columns are exchanged, if there are fewer rows."""
+
+
+def _turned(pipeline: Pipeline) -> Pipeline:
+    # The pipeline for frames whose rows and columns are exchanged.
+    source = replace(pipeline.source, feature=pipeline.source.feature.turned)
+    turned: dict[Block, Block] = {pipeline.source: source}
+    for block in pipeline.blocks:
+        inputs = tuple(turned[operand] for operand in block.inputs)
+        other = replace(block, feature=block.feature.turned, inputs=inputs)
+        match other:
+            case Convolution():
+                weights = other.weights.transpose(0, 2, 1, 3)
+                other = replace(other, windows=other.windows.turned, weights=weights)
+            case MaxPool():
+                other = replace(other, windows=other.windows.turned)
+            case Repetition():
+                rows, columns = other.factors
+                other = replace(other, factors=(columns, rows))
+            case Selection():
+                other = replace(other, start=other.start.turned)
+            case _:
+                pass
+        turned[block] = other
+    return Pipeline(
+        source,
+        [turned[block] for block in pipeline.blocks],
+        [turned[result] for result in pipeline.results],
+        {op: turned[block] for op, block in pipeline.operations.items()},
+        is_turned=True,
+    )
 
 
 Producers: TypeAlias = Mapping[SSAValue, Block]

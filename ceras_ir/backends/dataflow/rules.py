@@ -33,7 +33,7 @@ from ceras_ir.transforms.memory.liveness import steps
 DATAFLOW = "dataflow"
 """The name of the circuit in `#mem.device`."""
 
-MAX_FEATURE_MAP_EXTENT = 1 << 12
+MAX_FEATURE_MAP_EXTENT = 1 << 14
 """The maximum of rows, channels and columns of a feature map. Counters have 16 bits."""
 
 MAX_AVERAGE_MULTIPLIER = (1 << 17) - 1
@@ -55,7 +55,7 @@ def why_not_int8(*values: SSAValue) -> str | None:
 
 
 def why_not_shape(*values: SSAValue) -> str | None:
-    """Streams must have the shape [N, H, W, C] or [N, C], with extents of at most 4096."""
+    """Streams must have the shape [N, H, W, C] or [N, C], with extents of at most 16384."""
     for value in values:
         shape = graph.shape_of(value)
         if len(shape) not in (2, 4) or max(shape) > MAX_FEATURE_MAP_EXTENT:

@@ -376,3 +376,228 @@ module ring_proof (
 `endif
   end
 endmodule
+
+// The words of the range pass, in order; words outside of it are taken without a result.
+module selection_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [15:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    input logic out_ready
+);
+  logic in_ready, out_valid;
+  logic [7:0] out_data;
+  logic [15:0] out_row, out_channel;
+
+  selection #(
+      .COLUMNS(2),
+      .ROW(1),
+      .OUT_ROWS(2),
+      .CHANNEL(3),
+      .OUT_CHANNELS(2),
+      .COLUMN(1),
+      .OUT_COLUMNS(1)
+  ) dut (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row(in_row),
+      .in_channel(in_channel),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_data(out_data),
+      .out_row(out_row),
+      .out_channel(out_channel)
+  );
+  held #(40) out (clk, rst, out_valid, out_ready, {out_data, out_row, out_channel});
+
+  logic has_word;
+  logic [39:0] word;
+  always @(posedge clk) begin
+    if (out_valid && out_ready) has_word <= 0;
+    if (in_valid && in_ready && in_row >= 1 && in_row < 3 && in_channel >= 3 && in_channel < 5) begin
+      has_word <= 1;
+      word <= {in_data[15:8], in_row - 16'd1, in_channel - 16'd3};
+    end
+    if (rst) has_word <= 0;
+    if (!rst) begin
+      assert (out_valid == has_word);
+      if (has_word) assert ({out_data, out_row, out_channel} == word);
+      if (!has_word) assert (in_ready);
+    end
+  end
+endmodule
+
+// Each word leaves three times, in three rows.
+module repetition_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [15:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    input logic out_ready
+);
+  logic in_ready, out_valid;
+  logic [31:0] out_data;
+  logic [15:0] out_row, out_channel;
+
+  repetition #(
+      .COLUMNS(2),
+      .ROW_FACTOR(3),
+      .COLUMN_FACTOR(2)
+  ) dut (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row(in_row),
+      .in_channel(in_channel),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_data(out_data),
+      .out_row(out_row),
+      .out_channel(out_channel)
+  );
+  held #(64) out (clk, rst, out_valid, out_ready, {out_data, out_row, out_channel});
+
+  logic [1:0] copies;  // of the current word that have not left
+  logic [15:0] word, row, channel;
+  always @(posedge clk) begin
+    if (out_valid && out_ready) begin
+      copies <= copies - 1;
+      row <= row + 1;
+    end
+    if (in_valid && in_ready) begin
+      copies <= 3;
+      word <= in_data;
+      row <= in_row + in_row + in_row;
+      channel <= in_channel;
+    end
+    if (rst) copies <= 0;
+`ifdef BOUNDED
+    if (!rst) begin
+      assert (out_valid == (copies != 0));
+      assert (in_ready == (copies == 0 || (copies == 1 && out_ready)));
+      if (out_valid)
+        assert ({out_data, out_row, out_channel} == {
+          {2{word[15:8]}}, {2{word[7:0]}}, row, channel
+        });
+    end
+`endif
+  end
+endmodule
+
+// The channels of two streams, two of each in a row, leave in order. Each word leaves once.
+module concatenation_properties #(
+    parameter SECOND_IS_LOWER = 0
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [7:0] in_data,
+    input logic second_valid,
+    input logic [7:0] second_data,
+    input logic out_ready
+);
+  logic in_ready, second_ready, out_valid;
+  logic [7:0] out_data;
+  logic [15:0] out_row, out_channel;
+  logic [4:0] firsts, seconds, sent;  // words since the reset
+
+  concatenation #(
+      .ROWS(2),
+      .FIRST_CHANNELS(2),
+      .SECOND_CHANNELS(2),
+      .COLUMNS(1),
+      .SECOND_IS_LOWER(SECOND_IS_LOWER),
+      .CAPACITY(2),
+      .ADDRESS_BITS(2)
+  ) dut (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row({15'b0, firsts[1]}),
+      .in_channel({15'b0, firsts[0]}),
+      .second_valid(second_valid),
+      .second_ready(second_ready),
+      .second_data(second_data),
+      .second_row({15'b0, seconds[1]}),
+      .second_channel({15'b0, seconds[0]}),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_data(out_data),
+      .out_row(out_row),
+      .out_channel(out_channel)
+  );
+  obeys #(8) first (clk, rst, in_valid, in_ready, in_data);
+  obeys #(8) second (clk, rst, second_valid, second_ready, second_data);
+  held #(40) out (clk, rst, out_valid, out_ready, {out_data, out_row, out_channel});
+
+  // The next word of the output: its stream, and its number in the stream.
+  logic from_second;
+  logic [3:0] number;
+  logic [127:0] first_words, second_words;
+  assign from_second = sent[1] != (SECOND_IS_LOWER != 0);
+  assign number = {sent[4:2], sent[0]};
+
+  always @(posedge clk) begin
+    if (in_valid && in_ready) begin
+      firsts <= firsts + 1;
+      first_words[8*firsts[3:0]+:8] <= in_data;
+    end
+    if (second_valid && second_ready) begin
+      seconds <= seconds + 1;
+      second_words[8*seconds[3:0]+:8] <= second_data;
+    end
+    if (out_valid && out_ready) sent <= sent + 1;
+    if (rst) begin
+      firsts <= 0;
+      seconds <= 0;
+      sent <= 0;
+    end
+`ifdef BOUNDED
+    if (!rst) begin
+      if (out_valid) begin
+        assert ({1'b0, number} < (from_second ? seconds : firsts));
+        assert (out_data == (from_second ? second_words[8*number+:8] : first_words[8*number+:8]));
+        assert (out_row == sent[2] && out_channel == sent[1:0]);
+      end
+      // The circuit waits for the next word only if it is not offered.
+      else if (!from_second) assert (in_ready || firsts != {1'b0, number});
+      else assert (second_ready || seconds != {1'b0, number});
+    end
+`endif
+  end
+endmodule
+
+module upper_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [7:0] in_data,
+    input logic second_valid,
+    input logic [7:0] second_data,
+    input logic out_ready
+);
+  concatenation_properties #(0) properties (.*);
+endmodule
+
+module lower_proof (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic [7:0] in_data,
+    input logic second_valid,
+    input logic [7:0] second_data,
+    input logic out_ready
+);
+  concatenation_properties #(1) properties (.*);
+endmodule

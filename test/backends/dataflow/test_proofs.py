@@ -11,6 +11,7 @@ from ceras_ir.support.native import STREAM_FIFO
 pytestmark = [needs_yosys, pytest.mark.slow]
 
 HDL = Path(ceras_ir.backends.dataflow.__file__).parent / "hdl"
+CONCATENATION, RING = HDL / "concatenation.sv", (HDL / "row_ring.sv",)
 PROOFS = (
     Proof("fifo_proof", STREAM_FIFO, "if (step || out_ready) out_valid", "out_valid", 8),
     Proof("fifo_proof", STREAM_FIFO, "count != (ADDRESS_BITS + 1)'(DEPTH)", "1'b1", 8),
@@ -24,6 +25,14 @@ PROOFS = (
     Proof(
         "ring_proof", HDL / "row_ring.sv", "rows_written <= complete", "rows_written <= started", 12
     ),
+    Proof("selection_proof", HDL / "selection.sv", "= !out_valid || out_ready", "= 1"),
+    Proof("selection_proof", HDL / "selection.sv", " && channel < 16'(OUT_CHANNELS)", ""),
+    Proof("repetition_proof", HDL / "repetition.sv", "(out_ready && last)", "out_ready", 8),
+    Proof("repetition_proof", HDL / "repetition.sv", "copy <= last ? 0 :", "copy <=", 8),
+    Proof("upper_proof", CONCATENATION, "written != freed", "1'b1", 10, RING),
+    Proof("upper_proof", CONCATENATION, "due <= in_channel ==", "due <= in_channel !=", 10, RING),
+    Proof("lower_proof", CONCATENATION, "sent <= 1", "sent <= 0", 10, RING),
+    Proof("lower_proof", CONCATENATION, "in_channel != 0 || sent", "1", 10, RING),
 )
 
 

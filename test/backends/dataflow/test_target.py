@@ -254,6 +254,39 @@ def test_functions_of_channels(tool: Tool, tmp_path: Path):
     assert any((tmp_path / "out" / "hdl").glob("*_numbers.mem"))
 
 
+@needs_verilator
+@pytest.mark.slow
+def test_long_rows(tool: Tool, tmp_path: Path):
+    """Rows of 1100 columns become columns of the circuit; windows and factors differ by axis."""
+    rng = np.random.default_rng(6)
+    resized = {"mode": "nearest", "nearest_mode": "floor"}
+    mode = {"coordinate_transformation_mode": "asymmetric"}
+    proto = model(
+        [
+            node("Conv", "x w", "y", "tall", kernel_shape=[2, 5], pads=[1, 2, 0, 2]),
+            node("Relu", "y", "z"),
+            node("MaxPool", "z", "p", "maxima", kernel_shape=[1, 4], strides=[1, 4]),
+            node("Slice", "p begin end axes", "s", "part"),
+            node("Resize", "s - scales", "r", "wide", **resized, **mode),
+            node("Conv", "r v", "t", "last", kernel_shape=[3, 2], strides=[1, 3]),
+        ],
+        {"x": (1, 2, 3, 1100)},
+        ["t"],
+        {
+            "w": weights(rng, 4, 2, 2, 5),
+            "v": weights(rng, 3, 4, 3, 2),
+            "begin": np.array([5]),
+            "end": np.array([260]),
+            "axes": np.array([3]),
+            "scales": np.array([1, 1, 1, 2], np.float32),
+        },
+    )
+    report_of_exact(proto, tool, tmp_path)
+    entry = json.loads((tmp_path / "out" / "manifest.json").read_text())["dataflow"]
+    assert entry["turned"] and entry["input"][1:] == [1100, 3, 2]
+    assert [port[1:] for port in entry["outputs"]] == [[170, 1, 3]]
+
+
 NETWORKS = {
     "mnist_conv": ["--dsp", "40"],
     "resnet8_float": ["--dsp", "120"],
