@@ -49,14 +49,14 @@ module max_pool #(
     for (int x = 0; x < OUT_COLUMNS; x++) begin
       across[8*x+:8] = 8'h80;
       for (int k = 0; k < KERNEL; k++) begin
+        // The first column of a window is not compared.
         if (x * STRIDE + k >= LEFT && x * STRIDE + k - LEFT < COLUMNS)
-          if ($signed(in_data[8*(x*STRIDE+k-LEFT)+:8]) > $signed(across[8*x+:8]))
+          if (k == 0 || x * STRIDE + k == LEFT
+              || $signed(in_data[8*(x*STRIDE+k-LEFT)+:8]) > $signed(across[8*x+:8]))
             across[8*x+:8] = in_data[8*(x*STRIDE+k-LEFT)+:8];
       end
     end
   end
-
-  assign held = memory[CHANNEL_BITS'(middle_channel)];
 
   always_comb begin
     after = held;
@@ -90,6 +90,9 @@ module max_pool #(
       middle_valid <= in_valid;
       middle_data <= across;
       {takes, begins, ends, first, first_row} <= map[ROW_BITS'(in_row)];
+      // The words of a channel can follow each other.
+      held <= step && middle_valid && middle_channel == in_channel ? after
+          : memory[CHANNEL_BITS'(in_channel)];
       middle_channel <= in_channel;
     end
     if (out_valid && out_ready) begin
