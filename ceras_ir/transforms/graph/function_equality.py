@@ -146,7 +146,10 @@ REAL_COMBINED: dict[Binary, Callable[[Decimal, Decimal], Decimal]] = {
     Binary.MIN: min,
 }
 
-REAL_COMPARED = {Compare.LESS: operator.lt, Compare.LESS_OR_EQUAL: operator.le}
+REAL_COMPARED: dict[Compare, Callable[[Decimal, Decimal], Decimal]] = {
+    Compare.LESS: lambda x, y: Decimal(x < y),
+    Compare.LESS_OR_EQUAL: lambda x, y: Decimal(x <= y),
+}
 
 
 @cache
@@ -388,6 +391,10 @@ def _real_unary(function: FunctionAttr) -> Callable[[Decimal], Decimal]:
     return lambda x: formula(x, parameters)
 
 
+def _selected(condition: Decimal, x: Decimal, y: Decimal) -> Decimal:
+    return x if condition else y
+
+
 def _real_function(op: Operation) -> Callable[..., Decimal]:
     match op:
         case graph.BinaryOp():
@@ -395,13 +402,12 @@ def _real_function(op: Operation) -> Callable[..., Decimal]:
         case graph.UnaryOp():
             return _real_unary(op.function)
         case graph.CompareOp():
-            is_true = REAL_COMPARED[op.function]
-            return lambda x, y: Decimal(is_true(x, y))
+            return REAL_COMPARED[op.function]
         case graph.SelectOp():
-            return lambda condition, x, y: x if condition else y
+            return _selected
         case _:
             assert isinstance(op, graph.CastOp)
-            return lambda x: x
+            return Decimal
 
 
 def _beside_boundaries(formula: Formula) -> Floats:
