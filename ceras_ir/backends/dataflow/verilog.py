@@ -135,8 +135,8 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
             ports |= {f"second_{part}": value for part, value in unused.items()}
         writer.instance(module, f"{name}_block", parameters, ports | _output_ports(name))
-    for port, result in enumerate(pipeline.results):
-        _output(writer, port, names[result], handshakes[port])
+    for n, result in enumerate(pipeline.results):
+        _output(writer, n, names[result], handshakes[n])
     return Project(_module(writer), writer.memories.files)
 
 

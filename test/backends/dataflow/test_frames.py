@@ -62,7 +62,7 @@ def test_conversions(is_turned: bool, tmp_path: Path):
     assert np.array_equal(stream, wanted)
     assert np.array_equal(generated["pack_input"](frames), wanted)
     for n, (offset, feature) in enumerate(zip(offsets[1:], features[1:], strict=True)):
-        stream = rng.integers(-128, 128, library.sizes(n + 1)).astype(np.int8)
+        stream = rng.integers(-128, 128, int(library.sizes(n + 1))).astype(np.int8)
         found = in_memory(from_port(stream.tobytes(), feature, size))
         library.unpack(n, stream.ctypes.data, arena.ctypes.data)
         before[offset : offset + found.size] = found.reshape(-1)
