@@ -1,12 +1,12 @@
 // RUN: ceras-opt %s --allot-lanes | filecheck %s
-// RUN: ceras-opt %s --allot-lanes="dsp=6" | filecheck %s --check-prefix=FEW
-// RUN: ceras-opt %s --allot-lanes="dsp=6" --allot-lanes | filecheck %s --check-prefix=FEW
+// RUN: ceras-opt %s --allot-lanes="dsp=5" | filecheck %s --check-prefix=FEW
+// RUN: ceras-opt %s --allot-lanes="dsp=5" --allot-lanes | filecheck %s --check-prefix=FEW
 // RUN: not ceras-opt %s --allot-lanes="dsp=1" 2>&1 | filecheck %s --check-prefix=SHORT
 
 !x = tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
 !w = tensor<2x3x3x2x!quant.uniform<i8:f32, 0.5>>
 
-// With the whole chip the ports are the limit; with six multipliers the dense
+// With the whole chip the ports are the limit; with five multipliers the dense
 // layer gets more, and the other computes a half of its columns at a time.
 // CHECK:      graph.conv2d {{.*}}dataflow.lanes = #dataflow.lanes<rows = 4, filters = 2, slots = 4, dense>
 // FEW:        graph.conv2d {{.*}}dataflow.lanes = #dataflow.lanes<rows = 2, filters = 1, slots = 4, dense>
