@@ -83,7 +83,7 @@ def _names(position: int) -> str:
 
 
 def _stores(positions: int) -> list[str]:
-    return [f"NEON_STORE({_to(p)}, {_names(p)});" for p in range(positions)]
+    return [f"NEON_STORE_SUMS({_to(p)}, {_names(p)});" for p in range(positions)]
 
 
 def _biased(positions: Sequence[int]) -> list[str]:
@@ -173,7 +173,7 @@ def _matrices(positions: int, lanes: Lanes) -> Body:
     for b in VECTORS:
         single += [_vector("c", b, 0, lanes), *products(b, "pair")]
     stores = [
-        f"NEON_STORE({_to(p + i)}, "
+        f"NEON_STORE_SUMS({_to(p + i)}, "
         + ", ".join(f"NEON_ROW_{i}(s{p}_{2 * b}, s{p}_{2 * b + 1})" for b in VECTORS)
         + ");"
         for p in pairs
@@ -219,7 +219,7 @@ def _long(positions: int, lanes: Lanes) -> Body:
             several.append(f"{add}({sums}, c{b}, x{p}, d{b}, y{p});")
             single.append(f"NEON_ADD({sums}, c{b}, x{p});")
     stores = [
-        f"NEON_STORE({_to(p)}, "
+        f"NEON_STORE_SUMS({_to(p)}, "
         + ", ".join(
             f"vaddq_s32(vpaddq_s32(s{p}_{2 * b}, s{p}_{2 * b + 1}), vld1q_s32(bias + {4 * b}))"
             for b in VECTORS

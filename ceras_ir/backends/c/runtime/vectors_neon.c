@@ -10,7 +10,7 @@ typedef int32_t model_neon_word __attribute__((aligned(1), may_alias));
 /* Loads after it remain after it, so that registers hold the weights of a step only. */
 #define NEON_ORDER __asm__ volatile("" ::: "memory");
 /* Vectors of 4 j outputs, and of the 16 bytes from two rows. */
-#define NEON_STORE(p, a, b, c, d) \
+#define NEON_STORE_SUMS(p, a, b, c, d) \
   (vst1q_s32(p, a), vst1q_s32((p) + 4, b), vst1q_s32((p) + 8, c), vst1q_s32((p) + 12, d))
 #define NEON_LOWER(a, b) \
   vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)))
@@ -21,7 +21,8 @@ typedef int32_t model_neon_word __attribute__((aligned(1), may_alias));
   vreinterpretq_s8_s32(vzip1q_s32(vreinterpretq_s32_s8(a), vreinterpretq_s32_s8(b)))
 #define NEON_SECOND(a, b) \
   vreinterpretq_s8_s32(vzip2q_s32(vreinterpretq_s32_s8(a), vreinterpretq_s32_s8(b)))
-/* Two outputs of a vector, for two positions; the sums of both outputs of a position, of two vectors. */
+/* Two outputs of a vector, for two positions; the sums of both outputs of a position, of two
+ * vectors. */
 #define NEON_TWICE(v, i) \
   vreinterpretq_s32_s64(vdupq_laneq_s64(vreinterpretq_s64_s32(v), i))
 #define NEON_ROW_0(a, b) \
@@ -38,8 +39,8 @@ typedef int32_t model_neon_word __attribute__((aligned(1), may_alias));
   (t = vmlal_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), vget_low_s8(v), vget_low_s8(y)), \
    low = vpadalq_s16(low, t), \
    t = vmlal_high_s8(vmull_high_s8(w, x), v, y), high = vpadalq_s16(high, t))
-/* The output stage of eight sums a, b: (sum * multiplier + after) >> shift, with products of 32 bits
- * or of 64, and stores that saturate and clamp. */
+/* The output stage of eight sums a, b: (sum * multiplier + after) >> shift, with products of 32
+ * bits or of 64, and stores that saturate and clamp. */
 #define NEON_SHIFTED(v, shift) vshlq_s32(v, vdupq_n_s32(-(shift)))
 #define NEON_SHIFTED_BY(v, shifts) vshlq_s32(v, vnegq_s32(vld1q_s32(shifts)))
 #define NEON_SCALED_32(v, m, after, shift) \
