@@ -64,13 +64,13 @@ DEVIATIONS = {
     ),
     "2.5": Deviation(
         18,
-        103,
+        127,
         "model.h has shapes and a check of buffers for the caller; the other macros "
         "are in groups for vectors, which the preprocessor excludes and the checker counts",
     ),
     "4.1": Deviation(
         25,
-        29,
+        33,
         "constants are strings with octal escapes of at most three digits, which no "
         "digit follows; a list of numbers needs a hundred times more time to compile",
     ),
@@ -91,7 +91,7 @@ DEVIATIONS = {
         14,
         "a comparison is stored as int; the checker also reports sums of pointers and integers",
     ),
-    "10.4": Deviation(1, 1, "as 2.2: the offset is a literal that fits both types"),
+    "10.4": Deviation(1, 2, "as 2.2: the offset is a literal that fits both types"),
     "10.5": Deviation(2, 2, "a comparison becomes a mask without a branch"),
     "10.7": Deviation(0, 0, "products of sizes are below 2^31 by the limit of tensors"),
     "10.8": Deviation(
@@ -131,7 +131,7 @@ DEVIATIONS = {
     "20.4": Deviation(1, 1, "C++ has another name for restrict"),
     "20.5": Deviation(0, 0, "a macro of a kernel is undefined after the kernel"),
     "20.7": Deviation(
-        1, 6, "parameters are names of types or variables, which have no parentheses"
+        1, 4, "parameters are names of types or variables, which have no parentheses"
     ),
     "20.10": Deviation(4, 8, "the text of a condition is the message of a static assertion"),
     "21.1": Deviation(1, 1, "as 20.4"),

@@ -112,7 +112,8 @@ class _Model:
             self.engine.start(self._sink(result, last, self.end_cycles[port]))
         self.engine.run()
         # A frame that consists of padding can be written before the input arrives.
-        assert min(map(len, self.end_cycles)) >= frames, "the model of the pipeline has stopped"
+        completed = min(len(cycles) for cycles in self.end_cycles)
+        assert completed >= frames, "the model of the pipeline has stopped"
 
     def _source(self, pipeline: Pipeline, out: Link) -> Process:
         feature, now = pipeline.source.feature, 0

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import numpy as np
 from numpy.typing import NDArray
@@ -357,13 +356,15 @@ class CircuitSimulator:
         numbers = [len(frames), seed, stall, reset, *beats, *packets]
         # Memories are read from the folder of the project.
         command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
-        done = _execute([*command, *map(str, numbers)], self.folder, is_cut=bool(packets))
+        printed, errors = _execute(
+            [*command, *map(str, numbers)], self.folder, is_cut=bool(packets)
+        )
         found, results = (work / "out.bin").read_bytes(), list[Frames]()
         for feature, count in zip(self.results, beats[1:], strict=True):
             length = len(frames) * count * size
             results.append(from_port(found[:length], feature, size))
             found = found[length:]
-        return SimulatedRun(results, list(map(int, done.stdout.split())), done.stderr.strip())
+        return SimulatedRun(results, list(map(int, printed.split())), errors.strip())
 
 
 def _build(folder: Path, work: Path, port_bytes: int, outputs: int) -> Path:
@@ -383,7 +384,8 @@ CUT_STATUS = 4
 """The exit status of `simulate.cpp` if an input packet is no frame."""
 
 
-def _execute(command: Sequence[str], folder: Path, *, is_cut: bool) -> CompletedProcess[str]:
+def _execute(command: Sequence[str], folder: Path, *, is_cut: bool) -> tuple[str, str]:
+    """Run the simulator, and return what it printed on stdout and on stderr."""
     done = run_program(command, folder)
     if done.returncode and not (is_cut and done.returncode == CUT_STATUS):
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
@@ -391,7 +393,7 @@ def _execute(command: Sequence[str], folder: Path, *, is_cut: bool) -> Completed
         raise InputError(
             f"the simulation failed with exit status {done.returncode}:\n{shown}", str(folder)
         )
-    return done
+    return done.stdout, done.stderr
 
 
 class CircuitRunner:
