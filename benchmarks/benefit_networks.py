@@ -470,6 +470,16 @@ def sub_bands() -> onnx.ModelProto:
     return n.model(x)
 
 
+def slopes_per_channel() -> onnx.ModelProto:
+    """Return convolutions with PReLU, of which the last one is the output."""
+    n = Net(38)
+    x = n.input(1, 3, 16, 16)
+    for i, o in ((3, 16), (16, 16), (16, 8)):
+        x = n.conv(x, i, o)
+        x = n.op("PRelu", x, n.constant(n.random.uniform(-0.5, 0.5, (o, 1, 1))))
+    return n.model(x)
+
+
 def silu_between_qdq() -> onnx.ModelProto:
     """Return Q/DQ around layers with SiLU, and data movement before QuantizeLinear."""
     n = Net(36)
@@ -638,6 +648,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "cropped_norm": cropped_norm,
     "wide_factors": wide_factors,
     "sub_bands": sub_bands,
+    "slopes_per_channel": slopes_per_channel,
     "silu_between_qdq": silu_between_qdq,
     "wide_values": wide_values,
     "far_rows": far_rows,

@@ -27,7 +27,7 @@ from ceras_ir.backends.nnet.encoding import (
 from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
-from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.graph import ConstantOp, UnaryOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.artefacts import Artefact
@@ -209,6 +209,8 @@ def why_not_written(op: Operation) -> str | None:
     """
     if reason := why_refused(op):
         return reason
+    if isinstance(op, UnaryOp) and op.function.slopes is not None:
+        return "the engine has no slopes per channel; run the pass quantize-graph first"
     record = encode(op, lambda _: 0)
     if record is None:
         return f"the nnet format has no such operation; {FLOAT_REMEDY}"

@@ -104,9 +104,9 @@ class SeparateSlopesRule(NetworkPass):
 
     After:
 
-        %s = graph.constant dense<[0.5, 0.25]> : tensor<2xf32> : tensor<2xf32>
         %a = graph.unary <relu> %x : tensor<1x2xf32>
         %b = graph.unary <clip, -inf, 0.0> %x : tensor<1x2xf32>
+        %s = graph.constant dense<[0.5, 0.25]> : tensor<2xf32> : tensor<2xf32>
         %c = graph.binary mul %b, %s : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
         %y = graph.binary add %a, %c : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
     """

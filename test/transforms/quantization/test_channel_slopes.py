@@ -1,13 +1,18 @@
 """Check PReLU with a slope per channel: the tables, the accuracy, and the code of targets."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from c_harness import check, place
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.ir import Operation
+from xdsl.utils.test_value import create_ssa_value
 
+from ceras_ir.backends.mlir import operations as mlir
+from ceras_ir.backends.nnet.writer import why_not_written
 from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.verify import tool as verify
@@ -91,3 +96,12 @@ def test_targets_agree(tmp_path: Path, target: str) -> None:
     model.write_text(str(network()))
     options = ["--calibrate", data, "--inputs", data, "--samples", "2", "--targets", target]
     assert verify.main([str(model), *options]) == 0
+
+
+@pytest.mark.parametrize("why_not", [mlir.why_not, why_not_written], ids=["mlir", "nnet"])
+def test_targets_with_a_single_slope_refuse_several(why_not: Callable[[Operation], str | None]):
+    x = create_ssa_value(TensorType(f32, [1, 2]))
+    merged = graph.UnaryOp(x, graph.FunctionAttr(graph.Function.LEAKY_RELU, [0.5, 0.25]))
+    assert "slopes per channel" in (why_not(merged) or "")
+    plain = graph.UnaryOp(x, graph.FunctionAttr(graph.Function.LEAKY_RELU, [0.5]))
+    assert why_not(plain) is None
