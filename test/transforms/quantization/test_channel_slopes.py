@@ -69,7 +69,7 @@ def test_slopes_become_rows_of_a_table(tmp_path: Path, silu: Silu, bound: float)
     exponents = exponents_of(lookup)
     assert exponents is not None
     before, after = exponents
-    stored: NDArray[np.int64] = np.arange(-half, half)
+    stored: NDArray[np.int64] = np.arange(-half, half, dtype=np.int64)
     for channel, row in enumerate(lookup.channel_rows):
         x = (stored - source.zero_point) * source.scale * 2.0 ** before[channel]
         y = np.where(x < 0, x * SLOPES[channel], x) * 2.0 ** -after[channel] / target.scale
