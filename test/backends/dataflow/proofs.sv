@@ -1,7 +1,43 @@
 // Properties of the stream modules, for formal proofs. Each top module has free inputs. Properties in
 // BOUNDED are proven for a number of cycles after a reset, all others by induction.
 
-// No word is lost, duplicated or changed: a shift register is the reference.
+// No word is lost, duplicated or changed: a shift register is the reference. At most MOST words are
+// between input and output, and without such words the input is ready.
+module in_order #(
+    parameter WIDTH = 1,
+    parameter MOST = 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    input logic in_ready,
+    input logic [WIDTH-1:0] in_word,
+    input logic out_valid,
+    input logic out_ready,
+    input logic [WIDTH-1:0] out_word
+);
+  logic [WIDTH*(MOST+1)-1:0] words;
+  logic [2:0] count;
+
+  always @(posedge clk) begin
+    if (in_valid && in_ready) words[WIDTH*(count-(out_valid&&out_ready))+:WIDTH] <= in_word;
+    if (out_valid && out_ready) begin
+      words[WIDTH*MOST-1:0] <= words[WIDTH*(MOST+1)-1:WIDTH];
+      if (in_valid && in_ready) words[WIDTH*(count-1)+:WIDTH] <= in_word;
+    end
+    count <= count + (in_valid && in_ready) - (out_valid && out_ready);
+    if (rst) count <= 0;
+`ifdef BOUNDED
+    if (!rst) begin
+      assert (count <= MOST);
+      if (out_valid) assert (count != 0 && out_word == words[WIDTH-1:0]);
+      if (count == 0) assert (in_ready);
+    end
+`endif
+  end
+endmodule
+
+// A FIFO of three words and an output register.
 module fifo_proof (
     input logic clk,
     input logic rst,
@@ -11,8 +47,6 @@ module fifo_proof (
 );
   logic in_ready, out_valid;
   logic [7:0] out_data;
-  logic [31:0] words;
-  logic [2:0] count;
 
   stream_fifo #(
       .COLUMNS(1),
@@ -33,23 +67,7 @@ module fifo_proof (
       .out_channel()
   );
   held #(8) out (clk, rst, out_valid, out_ready, out_data);
-
-  always @(posedge clk) begin
-    if (in_valid && in_ready) words[8*(count-(out_valid&&out_ready))+:8] <= in_data;
-    if (out_valid && out_ready) begin
-      words[23:0] <= words[31:8];
-      if (in_valid && in_ready) words[8*(count-1)+:8] <= in_data;
-    end
-    count <= count + (in_valid && in_ready) - (out_valid && out_ready);
-    if (rst) count <= 0;
-`ifdef BOUNDED
-    if (!rst) begin
-      assert (count <= 4);
-      if (out_valid) assert (count != 0 && out_data == words[7:0]);
-      if (count == 0) assert (in_ready);
-    end
-`endif
-  end
+  in_order #(8, 4) words (clk, rst, in_valid, in_ready, in_data, out_valid, out_ready, out_data);
 endmodule
 
 // Each reader takes each word exactly once.
@@ -244,26 +262,7 @@ module table_proof (
       .out_channel()
   );
   held #(24) out (clk, rst, out_valid, out_ready, {out_data, out_row});
-
-  // Words between input and output.
-  logic [47:0] rows;
-  logic [1:0] count;
-  always @(posedge clk) begin
-    if (in_valid && in_ready) rows[16*(count-(out_valid&&out_ready))+:16] <= in_row;
-    if (out_valid && out_ready) begin
-      rows[31:0] <= rows[47:16];
-      if (in_valid && in_ready) rows[16*(count-1)+:16] <= in_row;
-    end
-    count <= count + (in_valid && in_ready) - (out_valid && out_ready);
-    if (rst) count <= 0;
-`ifdef BOUNDED
-    if (!rst) begin
-      assert (count <= 2);
-      if (out_valid) assert (count != 0 && out_row == rows[15:0]);
-      if (count == 0) assert (in_ready);
-    end
-`endif
-  end
+  in_order #(16, 2) rows (clk, rst, in_valid, in_ready, in_row, out_valid, out_ready, out_row);
 endmodule
 
 // A word is offered from the cycle in which it arrives until it is taken.
