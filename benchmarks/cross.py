@@ -16,6 +16,21 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-O3")
 Array = NDArray[np.generic]
 
 
+def instructions_of_run(
+    emulator: Sequence[str], plugin: Path, program: Path, *arguments: str
+) -> int:
+    """
+    Return the instructions of a run, without those of the start: `program` takes the number of runs
+    and `arguments`, and `plugin` of qemu prints the count as the last word on stderr.
+    """
+    counts: list[int] = []
+    for runs in (1, 2):
+        command = [*emulator, "-plugin", str(plugin), str(program), str(runs), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        counts.append(int(done.stderr.split()[-1]))
+    return counts[1] - counts[0]
+
+
 @dataclass(frozen=True)
 class Cross:
     """A processor that is emulated."""

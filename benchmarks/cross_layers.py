@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from cortex_m import Case, layer_of, network
-from cross import AARCH64, Cross, riscv
+from cross import AARCH64, Cross, instructions_of_run, riscv
 from cross_peers import Peer, peers
 from firmware import write_files
 from rich.console import Console
@@ -59,13 +59,6 @@ int main(int argc, char **argv)
 """
 
 
-def count(cross: Cross, program: Path, plugin: Path, runs: int) -> int:
-    """Return the instructions of `runs` inferences and of the start of the program."""
-    command = [*cross.emulator, "-plugin", str(plugin), str(program), str(runs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stderr)
-
-
 def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
     """Return the instructions per multiplication, and assert that the integers are correct."""
     flags = cross.builds[build]
@@ -87,7 +80,7 @@ def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
         text = text.replace("@T@", "float" if case.is_float else "int8_t")
         caller.write_text(text)
         program = cross.build(work, caller, flags)
-        instructions = count(cross, program, plugin, 2) - count(cross, program, plugin, 1)
+        instructions = instructions_of_run(cross.emulator, plugin, program)
     return instructions / layer_of(module).macs
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cortex_m import Case
-from cross import Cross
+from cross import Cross, instructions_of_run
 
 HERE = Path(__file__).parent
 
@@ -65,17 +65,8 @@ class Peer:
 
     def count(self, case: Case, cpu: str) -> int:
         """Return the instructions of an inference of a layer on the processor `cpu` of qemu."""
-        counts = [
-            int(
-                subprocess.run(
-                    [*self.emulator, "-cpu", cpu, "-plugin", self.plugin, self.program, str(runs),
-                     description(case)],
-                    capture_output=True, text=True, check=True,
-                ).stderr.split()[-1]
-            )
-            for runs in (1, 2)
-        ]  # fmt: skip
-        return counts[1] - counts[0]
+        emulator = (*self.emulator, "-cpu", cpu)
+        return instructions_of_run(emulator, self.plugin, self.program, description(case))
 
 
 def _settings(build: Path) -> Mapping[str, str]:
