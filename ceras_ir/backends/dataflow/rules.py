@@ -323,7 +323,13 @@ def pipeline_run(main: FuncOp) -> PipelineRun | None:
     """
     operations = steps(main)
     values = [*main.body.block.args, *(v for op in operations for v in op.results)]
-    runs = [_run(value, operations) for value in values]
+    runs, inside = list[PipelineRun](), set[SSAValue]()
+    for value in values:
+        # The run from a result inside another run is a part of that run.
+        if value not in inside:
+            run = _run(value, operations)
+            runs.append(run)
+            inside.update(result for op in run.operations for result in op.results)
     best = max(runs, key=lambda run: (run.macs, len(run.operations)), default=None)
     return best if best is not None and best.macs else None
 
