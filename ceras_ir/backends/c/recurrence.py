@@ -100,28 +100,32 @@ def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
         layer.loop("j", joint, [f"p[j] += {bias}[j];"], 2)
     n = hidden
 
-    def map_rows(function: FunctionAttr, to: str, first: int, count: int) -> None:
+    def map_rows(function: FunctionAttr, x: str, to: str, count: int) -> None:
+        """Print statements that apply `function` to `count` elements of `x`."""
+        layer.block(apply_in_loop(layer, function, x, to, str(count)).splitlines(), 2)
+
+    def gates(function: FunctionAttr, first: int, count: int) -> None:
         """Print statements that apply `function` to `count` sums from the index `first`."""
         x = f"(p + {first})" if first else "p"
-        layer.block(apply_in_loop(layer, function, x, to or x, str(count)).splitlines(), 2)
+        map_rows(function, x, x, count)
 
     match kind:
         case Cell.RNN:
             (f,) = op.functions
             layer.loop("j", n, ["p[j] = in[j] + p[j];"], 2)
-            map_rows(f, "to", 0, n)
+            map_rows(f, "p", "to", n)
         case Cell.LSTM:
             f, g, k = op.functions
             layer.loop("j", 4 * n, ["p[j] = in[j] + p[j];"], 2)
-            map_rows(f, "", 0, 3 * n)
-            map_rows(g, "", 3 * n, n)
+            gates(f, 0, 3 * n)
+            gates(g, 3 * n, n)
             layer.loop("j", n, [f"c[j] = p[{2 * n} + j] * c[j] + p[j] * p[{3 * n} + j];"], 2)
-            layer.block(apply_in_loop(layer, k, "c", "to", str(n)).splitlines(), 2)
+            map_rows(k, "c", "to", n)
             layer.loop("j", n, [f"to[j] = p[{n} + j] * to[j];"], 2)
         case Cell.GRU | Cell.GRU_RESET_FIRST:
             f, g = op.functions
             layer.loop("j", 2 * n, ["p[j] = in[j] + p[j];"], 2)
-            map_rows(f, "", 0, 2 * n)
+            gates(f, 0, 2 * n)
             inner = f"p[{n} + j] * p[{2 * n} + j]"
             if last is not None:
                 layer.loop("j", n, [f"reset[j] = p[{n} + j] * h[j];"], 2)
@@ -130,7 +134,7 @@ def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
                 if bias:
                     layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
             layer.loop("j", n, [f"p[{2 * n} + j] = in[{2 * n} + j] + {inner};"], 2)
-            map_rows(g, "", 2 * n, n)
+            gates(g, 2 * n, n)
             layer.loop("j", n, [f"to[j] = (1.0f - p[j]) * p[{2 * n} + j] + p[j] * h[j];"], 2)
     layer.line("}", 1)
     layer.line("}")
