@@ -55,6 +55,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.pruning.prune": ("prune",),
     "ceras_ir.transforms.quantization.accumulators": ("prove-accumulators",),
     "ceras_ir.transforms.quantization.channel_scales": ("equalize-channels", "level-rows"),
+    "ceras_ir.transforms.quantization.channel_slopes": ("separate-slopes",),
     "ceras_ir.transforms.quantization.checks": ("check-outputs", "check-scales"),
     "ceras_ir.transforms.quantization.choose_precision": ("choose-precision",),
     "ceras_ir.transforms.quantization.fit_inputs": ("fit-inputs", "fold-factor"),

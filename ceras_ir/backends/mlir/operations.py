@@ -72,7 +72,7 @@ def why_not(op: Operation) -> str | None:
             if graph.element_of(op.result) == i1 and op.function not in BITWISE:
                 return f"'{op.function}' of i1 is not exported; cast the operands to i8"
         case graph.UnaryOp() if op.function.slopes is not None:
-            return "slopes per channel are not exported; run the pass quantize-graph first"
+            return "slopes per channel are not exported; run the pass separate-slopes first"
         case graph.LinearOperation() if not op.is_quantized and op.encoded_weights is not None:
             return "weights with a sparse encoding are not exported; run no pass that encodes them"
         case _ if isinstance(op, SUPPORTED):

@@ -28,8 +28,9 @@ class MlirTarget(Target):
 
     def lower(self) -> list[Stage]:
         from ceras_ir.transforms.placement import PlacePass
+        from ceras_ir.transforms.quantization.channel_slopes import SeparateSlopesPass
 
-        return [Stage(PLACED, (PlacePass(),))]
+        return [Stage(PLACED, (SeparateSlopesPass(), PlacePass()))]
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.mlir.export import emit

@@ -103,13 +103,15 @@ class NnetTarget(BoardOptions, Target):
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
         from ceras_ir.transforms.placement import PlacePass
+        from ceras_ir.transforms.quantization.channel_slopes import SeparateSlopesPass
 
         allocate = AllocateBlocksPass(
             io=True, alignment=ARENA_ALIGNMENT_BYTES, in_slices=True, target=self.name
         )
         place = PlacePass(self.name, self.board)
+        functions = TabulatePass(), FuseLookupPass(), SplitAffinePass(), SeparateSlopesPass()
         return [
-            Stage(PLACED, (TabulatePass(), FuseLookupPass(), SplitAffinePass(), place)),
+            Stage(PLACED, (*functions, place)),
             Stage(
                 MEMORY, (ReorderForMemoryPass(io=True, alignment=ARENA_ALIGNMENT_BYTES), allocate)
             ),

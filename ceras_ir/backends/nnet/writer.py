@@ -210,7 +210,7 @@ def why_not_written(op: Operation) -> str | None:
     if reason := why_refused(op):
         return reason
     if isinstance(op, UnaryOp) and op.function.slopes is not None:
-        return "the engine has no slopes per channel; run the pass quantize-graph first"
+        return "the engine has no slopes per channel; run the pass separate-slopes first"
     record = encode(op, lambda _: 0)
     if record is None:
         return f"the nnet format has no such operation; {FLOAT_REMEDY}"

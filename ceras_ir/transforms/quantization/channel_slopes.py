@@ -1,9 +1,9 @@
 """
-Merge PReLU with a slope per channel into a function, and separate functions that remain in float.
+Merge PReLU with a slope per channel into a function, and separate the functions that remain in
+float for targets that have only functions with a single slope.
 
 In a quantized network, such a function is a lookup table for each slope, which rounds a single
-time; the four operations that importers emit would each be rounded. Targets compute only the four
-operations in float.
+time; the four operations that importers emit would each be rounded.
 """
 
 from dataclasses import dataclass
@@ -90,12 +90,14 @@ def _is_plain(op: graph.UnaryOp | graph.BinaryOp) -> bool:
 
 
 @dataclass(frozen=True)
-class SeparateSlopesRule(NetworkPass):
+class SeparateSlopesPass(NetworkPass):
     """
-    Replace functions with slopes per channel that remain in float by the operations that compute
-    them: `relu(x) + slope * min(x, 0)`.
+    Replace float functions with slopes per channel by the operations that compute them: `relu(x) +
+    slope * min(x, 0)`.
 
-    Exact: one of the addends is zero, and powers of two per channel are part of the slopes.
+    This is for targets with functions of a single slope, and undoes `set-functions{merge-slopes}`.
+    Functions with scale and offset are unchanged, see `split-affine`. Exact: one of the addends is
+    zero, and powers of two per channel are part of the slopes.
 
     Before:
 
@@ -116,6 +118,8 @@ class SeparateSlopesRule(NetworkPass):
     def change(self, main: FuncOp) -> None:
         for op in list(main.body.block.ops):
             if not isinstance(op, graph.UnaryOp) or op.function.slopes is None:
+                continue
+            if op.function.affine is not None:
                 continue
             factors = op.channel_factors
             assert factors is not None

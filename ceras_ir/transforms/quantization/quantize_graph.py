@@ -46,7 +46,6 @@ from ceras_ir.network.storage import (
 from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass, RulePass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
-from ceras_ir.transforms.quantization.channel_slopes import SeparateSlopesRule
 from ceras_ir.transforms.quantization.stored_operations import QuantizedValues, stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
 
@@ -284,9 +283,8 @@ class QuantizeGraphPass(RulePass):
     """
     Convert a float network with known exponents to a quantized network.
 
-    The rules replace recurrent layers and all other operations, separate functions with slopes per
-    channel that remain in float, store states as integers, and fix the order of the sums that
-    remain in float.
+    The rules replace recurrent layers and all other operations, store states as integers, and fix
+    the order of the sums that remain in float.
 
     Before:
 
@@ -316,13 +314,7 @@ class QuantizeGraphPass(RulePass):
     name = "quantize-graph"
 
     def table(self) -> tuple[ModulePass, ...]:
-        return (
-            RecurrenceRule(),
-            QuantizeRule(),
-            SeparateSlopesRule(),
-            StateRule(),
-            FloatSumRule(),
-        )
+        return RecurrenceRule(), QuantizeRule(), StateRule(), FloatSumRule()
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from ceras_ir.driver.verify import tool as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, outputs_of
 from ceras_ir.transforms.quantization.analysis.rescaling import exponents_of
+from ceras_ir.transforms.quantization.channel_slopes import SeparateSlopesPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization_options import Silu
 
@@ -80,14 +81,24 @@ def test_slopes_become_rows_of_a_table(tmp_path: Path, silu: Silu, bound: float)
     check(place(module), inputs[0])
 
 
-def test_slopes_in_float_are_separate_operations(tmp_path: Path) -> None:
+def test_slopes_in_float_are_separate_only_for_targets_that_ask(tmp_path: Path) -> None:
     module, data = network(), samples(tmp_path)
     named = "graph.unary at line 11"
     QuantizePass(data, budget=0, float=(named,)).apply(load_context(), module)
+    whole, inputs = module.clone(), [{"input0": array[None]} for array in np.load(data)["input0"]]
+    assert functions_of(module) == ["leaky_relu"]
+    SeparateSlopesPass().apply(load_context(), module)
+    assert functions_of(module) == ["relu", "clip"]
+    found = [outputs_of(each, inputs) for each in (whole, module)]
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(list(mine.values()), list(theirs.values()))
+
+
+def functions_of(module: ModuleOp) -> list[str]:
+    """Return the functions of a network without lookup tables."""
     ops = list(main_function(module).body.block.ops)
     assert not any(isinstance(op, graph.LookupOp) for op in ops)
-    functions = [op.spelling for op in ops if isinstance(op, graph.UnaryOp)]
-    assert functions == ["relu", "clip"]
+    return [op.spelling for op in ops if isinstance(op, graph.UnaryOp)]
 
 
 @pytest.mark.parametrize("target", ["c", "nnet", "vta", "onnx"])

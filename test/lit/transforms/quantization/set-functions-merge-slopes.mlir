@@ -1,9 +1,9 @@
 // RUN: ceras-opt %s --set-functions="rules=merge-slopes" | filecheck %s
-// RUN: ceras-opt %s --set-functions="rules=merge-slopes" --quantize-graph="rules=separate-slopes" | filecheck %s --check-prefix=APART
+// RUN: ceras-opt %s --set-functions="rules=merge-slopes" --separate-slopes | filecheck %s --check-prefix=APART
 
 // A slope of each channel: a single function.
 // CHECK: graph.unary <leaky_relu, 0.5, 0.25, 0.5> %x {graph.exponent = -5 : i64, input_exponents = array<i64: 0, 0, 0>, result_exponents = array<i64: 0, 0, 0>} : tensor<2x3xf32>
-// In float, the operations are separate.
+// For targets with a single slope, the operations are separate.
 // APART: graph.unary <relu>
 // APART-NEXT: graph.unary <clip, -inf, 0.0>
 // APART-NEXT: graph.constant dense<[5.000000e-01, 2.500000e-01, 5.000000e-01]>
