@@ -10,8 +10,9 @@ shapes and on the values with 16 bits. Networks are quantized by the fastest rec
 
 Each round runs both programs, one after the other, in separate processes, and the medians of the
 rounds are compared. The share of the peak compares the products of a network in the median time
-with a loop of `vpdpbusd` (float: of fused products). The share of the 3x3 layers compares the sum
-of their products with the sum of their times. `--model` adds a network to the table.
+with a loop of `vpdpbusd`, or `vpmaddwd` without VNNI (float: of fused products). The share of the
+3x3 layers compares the sum of their products with the sum of their times. `--model`
+adds a network to the table.
 """
 
 import argparse

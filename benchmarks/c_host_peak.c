@@ -1,15 +1,23 @@
-/* The processor's own limits: products per second of vpdpbusd, of the fused float product and, if it
- * has them, of the tiles of AMX, from loops that do nothing else. Prints one line of JSON, in units of
- * 10^9 products a second; 0 without AMX. */
+/* The processor's own limits: products per second of the exact 8-bit product (vpdpbusd, or vpmaddwd
+ * without VNNI), of the fused float product and, if it has them, of the tiles of AMX, from loops that
+ * do nothing else. Prints one line of JSON, in units of 10^9 products a second; 0 without AMX. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
-typedef int32_t i32v __attribute__((vector_size(64)));
-typedef float f32v __attribute__((vector_size(64)));
+/* As many sums as fit into the registers with the operands: 32 registers, or 16. */
+#ifdef __AVX512F__
+#define BYTES 64
+#define SUMS 12
+#else
+#define BYTES 32
+#define SUMS 10
+#endif
+typedef int32_t i32v __attribute__((vector_size(BYTES)));
+typedef float f32v __attribute__((vector_size(BYTES)));
 
-enum { STEPS = 4000000, SUMS = 12, REPEATS = 7 };
+enum { STEPS = 4000000, REPEATS = 7 };
 
 static double seconds(void)
 {
@@ -18,28 +26,46 @@ static double seconds(void)
   return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-#define TWELVE(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define TEN(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9)
+#if SUMS == 12
+#define EACH(F) TEN(F) F(10) F(11)
+#else
+#define EACH(F) TEN(F)
+#endif
 #define KEEP(x) __asm__ volatile("" : "+v"(x))
 
-/* A function that takes the time of STEPS times twelve instructions, of so many products each. */
+/* A function that takes the time of STEPS times SUMS instructions, of so many products each. */
 #define DECLARE(n) , s##n = {0}
 #define USE(n) KEEP(s##n);
 #define RATE(name, vector, products, instruction)                                                \
-  static double name(void)                                                                       \
+  static __attribute__((noinline)) double name(void)                                             \
   {                                                                                              \
-    vector x = {1, 2, 3}, w = {4, 5, 6} TWELVE(DECLARE);                                         \
+    vector x = {1, 2, 3}, w = {4, 5, 6} EACH(DECLARE);                                           \
     const double start = seconds();                                                              \
     for (int i = 0; i < STEPS; ++i) {                                                            \
-      TWELVE(instruction)                                                                        \
+      EACH(instruction)                                                                          \
     }                                                                                            \
     const double taken = seconds() - start;                                                      \
-    TWELVE(USE)                                                                                  \
+    EACH(USE)                                                                                    \
     return products * SUMS * STEPS / taken * 1e-9;                                               \
   }
+#ifdef __AVX512VNNI__
+#define PRODUCTS BYTES
 #define DOT(n) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
+#else
+/* Each product needs two instructions, which run on different ports. */
+#define PRODUCTS (BYTES / 2)
+#define DOT(n)                                                                                   \
+  {                                                                                              \
+    i32v p;                                                                                      \
+    __asm__ volatile("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"                                  \
+                     : "+v"(s##n), "=&v"(p)                                                      \
+                     : "v"(x), "v"(w));                                                          \
+  }
+#endif
 #define FUSED(n) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
-RATE(bytes, i32v, 64.0, DOT)
-RATE(floats, f32v, 16.0, FUSED)
+RATE(bytes, i32v, (double)PRODUCTS, DOT)
+RATE(floats, f32v, BYTES / 4.0, FUSED)
 
 #ifdef __AMX_INT8__
 #include <immintrin.h>

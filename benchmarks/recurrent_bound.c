@@ -9,6 +9,9 @@
 #include <time.h>
 
 typedef int32_t line __attribute__((vector_size(64)));
+#ifndef __AVX512F__
+typedef int32_t half __attribute__((vector_size(32), may_alias));
+#endif
 
 enum { AT_ONCE = 16, LINES = 1 << 21, REPEATS = 10, PASSES = 200 };
 
@@ -30,8 +33,15 @@ static void read_once(const line *at, long count, long block, int backwards)
     for (long i = start; i < end; i += AT_ONCE)
 #pragma GCC unroll 16
       for (int k = 0; k < AT_ONCE; ++k) {
+#ifdef __AVX512F__
         line found;
         __asm__ volatile("vmovdqa64 %1, %0" : "=v"(found) : "m"(at[i + k]));
+#else
+        const half *halves = (const half *)&at[i + k];
+        half found, rest;
+        __asm__ volatile("vmovdqa %1, %0" : "=x"(found) : "m"(halves[0]));
+        __asm__ volatile("vmovdqa %1, %0" : "=x"(rest) : "m"(halves[1]));
+#endif
       }
   }
 }

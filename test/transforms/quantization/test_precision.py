@@ -35,6 +35,7 @@ from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, stored_noise
 from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
+from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
 
@@ -294,6 +295,31 @@ def test_an_accelerator_of_8_bits_pays_more(tmp_path: Path) -> None:
         )
         costs.append(least)
     assert costs[1] > 2 * costs[0]
+
+
+SCORES = """
+func.func @main(%x: tensor<2x32xf32>) -> tensor<64xf32> {
+  %scores = graph.binary add %x, %x : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  %row = graph.reshape %scores : (tensor<2x32xf32>) -> tensor<64xf32>
+  %result = FUNCTION
+  func.return %result : tensor<64xf32>
+}
+"""
+
+RELU = "graph.unary <relu> %row : tensor<64xf32>"
+SOFTMAX = "graph.softmax %row {axis = 0 : i64} : tensor<64xf32>"
+
+
+@pytest.mark.parametrize(("narrow", "is_slower"), [(False, True), (True, False)])
+def test_a_softmax_of_16_bits_takes_longer_on_a_host(*, narrow: bool, is_slower: bool) -> None:
+    """The vector kernel of hosts looks up bytes. The host of an accelerator has portable loops."""
+    costs: list[float] = []
+    for function in (RELU, SOFTMAX):
+        module = parse_text(load_context(), SCORES.replace("FUNCTION", function), "scores.mlir")
+        scores = next(iter(main_function(module).body.block.ops)).results[0]
+        costs.append(TimeModel(narrow=narrow).widening(scores))
+    assert (costs[1] > 2 * costs[0]) == is_slower
+    assert costs[1] >= costs[0]
 
 
 def _is_wide(module: ModuleOp, data: str, budget: float, *, narrow: bool) -> bool:

@@ -61,6 +61,11 @@ class Rates:
     """A lookup in a single table."""
     channel_tables: TableTimes
     """A lookup in tables of channels."""
+    softmax: tuple[float, float]
+    """
+    An element of a softmax with operand and result of 8 bits, for which hosts have vector
+    instructions, and of a softmax with 16 bits in either.
+    """
     wider: float
     """The additional share of the time of a layer on the host if the operand has 16 bits."""
     moved: float = 1.0
@@ -76,6 +81,7 @@ HOST = Rates(
     element=10.0,
     table=TableTimes(narrow=10.0, wide_result=46.0, wide_operand=50.0, wide=70.0),
     channel_tables=TableTimes(narrow=55.0, wide_result=80.0, wide_operand=70.0, wide=77.0),
+    softmax=(40.0, 800.0),
     wider=0.7,
 )
 """
@@ -88,6 +94,7 @@ ACCELERATOR_HOST = Rates(
     element=128.0,
     table=TableTimes(narrow=128.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
     channel_tables=TableTimes(narrow=282.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
+    softmax=(1280.0, 1280.0),
     wider=1.0,
     moved=64.0,
 )
@@ -144,6 +151,8 @@ class TimeModel:
                 total += self._layer(op) + HOST.element * size
             elif isinstance(op, graph.UnaryOp) and is_table(op):
                 total += self._lookup(op, width(op.input), width(op.result)) * size
+            elif isinstance(op, graph.SoftmaxOp):
+                total += self._rates.softmax[_is_wide(op)] * size
             elif has_quantized_form(op):
                 rates = HOST if self._is_accelerated(op) else self._rates
                 total += rates.element * size
@@ -160,6 +169,11 @@ class TimeModel:
             if isinstance(op, graph.UnaryOp) and is_table(op):
                 more += self._lookup(op, WIDE, width(op.result)) * size
                 more -= self._lookup(op, NARROW, width(op.result)) * size
+        uses = uses_after_moves(value, joined=False)
+        for op in {use.operation: None for use in uses} | {value.owner: None}:
+            if isinstance(op, graph.SoftmaxOp) and has_quantized_form(op):
+                narrow, wide = self._rates.softmax
+                more += 0.0 if _is_wide(op) else (wide - narrow) * prod(graph.shape_of(op.result))
         if any(is_copy(use.operation) for use in value.uses):
             more += self._rates.element * size  # The copy becomes a separate operation.
         more += self._moved_operations(value)
@@ -304,6 +318,10 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
 
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
     return product * op.macs + GATE * prod(graph.shape_of(op.input))
+
+
+def _is_wide(op: graph.SoftmaxOp) -> bool:
+    return WIDE in (width(op.input), width(op.result))
 
 
 def _consuming_layers(value: SSAValue) -> Iterator[graph.LinearOperation]:
