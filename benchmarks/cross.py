@@ -16,6 +16,28 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-O3")
 Array = NDArray[np.generic]
 
 
+MAIN = """\
+#include <stdlib.h>
+#include "model.h"
+static @T@ x[@X@], y[@Y@];
+int main(int argc, char **argv)
+{
+  for (int i = argc > 1 ? atoi(argv[1]) : 0; i > 0; --i) model_run(x, y);
+  return 0;
+}
+"""
+
+
+def caller(
+    folder: Path, kind: str, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]
+) -> Path:
+    """Write a program that runs a model of an input and an output of C type `kind`."""
+    text = MAIN.replace("@X@", str(inputs[0].size)).replace("@Y@", str(outputs[0].size))
+    path = folder / "count.c"
+    path.write_text(text.replace("@T@", kind))
+    return path
+
+
 def instructions_of_run(
     emulator: Sequence[str], plugin: Path, program: Path, *arguments: str
 ) -> int:

@@ -6,9 +6,9 @@ within a tolerance.
 
     python benchmarks/cross_layers.py {aarch64,riscv} [--xnnpack BUILD] [--ncnn BUILD]
 
-With builds of XNNPACK or ncnn (`cross_peers.py`), a second table has the instructions of the peer
-that needs fewest, and the ratio of the peer to ours. ncnn multiplies int8 without Winograd, for
-which it needs weights of 6 bits.
+With builds of XNNPACK or ncnn (`cross_peers.py`), another table has the instructions of the peer
+that needs fewest, and the ratio of the peer to ours, also for the networks of `cross_networks.py`,
+in millions. ncnn multiplies int8 without Winograd, for which it needs weights of 6 bits.
 
 For RISC-V, `scalar` is compiled without the vector extension, and `portable` with automatic
 vectorization by the compiler. Ratios are relative to vectors of 128 bits.
@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 from cortex_m import Case, layer_of, network
-from cross import AARCH64, Cross, instructions_of_run, riscv
-from cross_peers import Peer, peers
+from cross import AARCH64, Cross, caller, instructions_of_run, riscv
+from cross_networks import NETWORKS, Network, networks
+from cross_peers import Peer, description, peers
 from firmware import write_files
 from rich.console import Console
 from rich.table import Table
@@ -47,17 +48,6 @@ CASES = (
     Case("float depthwise", (1, 28, 28, 96), (96, 3, 3, 1), 1, groups=96, is_float=True),
 )
 
-MAIN = """\
-#include <stdlib.h>
-#include "model.h"
-static @T@ x[@X@], y[@Y@];
-int main(int argc, char **argv)
-{
-  for (int i = argc > 1 ? atoi(argv[1]) : 0; i > 0; --i) model_run(x, y);
-  return 0;
-}
-"""
-
 
 def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
     """Return the instructions per multiplication, and assert that the integers are correct."""
@@ -75,11 +65,8 @@ def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
         expected = run(module, sample)["output0"].astype(np.float32)
         error = np.abs(got["output0"].astype(np.float32) - expected).max()
         assert error <= (1e-5 * np.abs(expected).max() if case.is_float else 0), case.name
-        caller = work / "count.c"
-        text = MAIN.replace("@X@", str(ends[0][0].size)).replace("@Y@", str(ends[1][0].size))
-        text = text.replace("@T@", "float" if case.is_float else "int8_t")
-        caller.write_text(text)
-        program = cross.build(work, caller, flags)
+        counted = caller(work, "float" if case.is_float else "int8_t", *ends)
+        program = cross.build(work, counted, flags)
         instructions = instructions_of_run(cross.emulator, plugin, program)
     return instructions / layer_of(module).macs
 
@@ -111,13 +98,23 @@ COMPARED: dict[str, list[tuple[str, Cross, str, str]]] = {
 """Processor -> title, processor, build and emulated core of each comparison."""
 
 
-def compared(case: Case, plugin: Path, processor: str, found: list[Peer]) -> list[str]:
-    """Return a row of the comparison: ours, the best peer, and the ratio, for each core."""
+def compared(case: Case | Network, plugin: Path, processor: str, found: list[Peer]) -> list[str]:
+    """
+    Return a row of the comparison: ours, the best peer, and the ratio, for each core. Figures of
+    networks are in millions of instructions.
+    """
     row: list[str] = []
-    macs = layer_of(network(case)).macs
+    if isinstance(case, Network):
+        layers, unit = case.layers, 1e6
+    else:
+        op = layer_of(network(case))
+        layers, unit = [description(op, is_float=case.is_float)], op.macs
     for _, cross, build, cpu in COMPARED[processor]:
-        ours = measure(case, plugin, cross, build)
-        counts = {peer.name: peer.count(case, cpu) / macs for peer in found}
+        if isinstance(case, Network):
+            ours = case.measure(cross, plugin, build) / unit
+        else:
+            ours = measure(case, plugin, cross, build)
+        counts = {peer.name: peer.count(layers, cpu) / unit for peer in found}
         best = min(counts, key=lambda name: counts[name])
         row += [f"{ours:.3f}", f"{counts[best]:.3f} {best}", f"{counts[best] / ours:.2f}"]
     return row
@@ -162,7 +159,10 @@ def main() -> None:
             else:
                 row = figures(case, plugin, arguments.processor)
             table.add_row(case.name, *row)
-    Console(highlight=False, width=120).print(table)
+        wanted = [title for title in NETWORKS if arguments.only in title] if has_peers else []
+        for each in networks(tuple(wanted)):
+            table.add_row(each.title, *compared(each, plugin, arguments.processor, found))
+    Console(highlight=False, width=140).print(table)
 
 
 if __name__ == "__main__":

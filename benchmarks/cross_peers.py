@@ -8,12 +8,13 @@ processor from the system, which would be that of this machine: `described` writ
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex_m import Case
 from cross import Cross, instructions_of_run
+
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 HERE = Path(__file__).parent
 
@@ -40,18 +41,19 @@ def described(folder: Path) -> Path:
     return folder
 
 
-def description(case: Case) -> str:
-    """Return the arguments of the programs for a layer."""
-    if len(case.shape) == 2:
-        height, width, channels, kernel = 1, 1, case.shape[1], (1, 1)
+def description(op: LinearOperation, *, is_float: bool) -> str:
+    """Return the argument of the programs for a layer."""
+    if isinstance(op, Conv2dOp):
+        _, height, width, channels = shape_of(op.input)
+        outputs, kernel_h, kernel_w, _ = shape_of(op.weights)
+        numbers = (
+            height, width, channels, outputs, kernel_h, kernel_w, *op.strides.get_values(),
+            *op.dilations.get_values(), *op.padding.get_values(), op.group_count,
+        )  # fmt: skip
     else:
-        _, height, width, channels = case.shape
-        kernel = case.weights[1], case.weights[2]
-    numbers = (
-        int(case.is_float), height, width, channels, case.weights[0], *kernel, *[case.stride] * 2,
-        1, 1, *[case.padding] * 4, case.groups,
-    )  # fmt: skip
-    return ",".join(map(str, numbers))
+        outputs, channels = shape_of(op.weights)
+        numbers = 1, 1, channels, outputs, *(1,) * 6, *(0,) * 4, 1
+    return ",".join(map(str, (int(is_float), *numbers)))
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,13 @@ class Peer:
     emulator: tuple[str, ...]
     plugin: Path
 
-    def count(self, case: Case, cpu: str) -> int:
-        """Return the instructions of an inference of a layer on the processor `cpu` of qemu."""
+    def count(self, layers: Sequence[str], cpu: str) -> int:
+        """
+        Return the instructions of an inference of layers, given by `description`, on the processor
+        `cpu` of qemu.
+        """
         emulator = (*self.emulator, "-cpu", cpu)
-        return instructions_of_run(emulator, self.plugin, self.program, description(case))
+        return instructions_of_run(emulator, self.plugin, self.program, *layers)
 
 
 def _settings(build: Path) -> Mapping[str, str]:

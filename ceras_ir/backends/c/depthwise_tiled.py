@@ -21,7 +21,7 @@ from ceras_ir.backends.c.column_words import STEP, Words
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.linear_tiled import has_vector_products
-from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES, LANES_PER_VECTOR
+from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES, LANES_PER_VECTOR, TILES
 from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
@@ -65,6 +65,19 @@ class Windows:
         return cls(*pairs)
 
 
+@dataclass(frozen=True)
+class PackedFilters:
+    """The C names of the constants of a depthwise layer that all vectors share."""
+
+    weights: str
+    """The filters, packed as [columns][rows / 4][channels][4]."""
+    count: int
+    """The number of channels, padded to complete vectors."""
+    multipliers: str = ""
+    shifts: str = ""
+    """This and the previous name are "" if the output stage has no such array."""
+
+
 def has_columns(of: IntegerLayer) -> bool:
     """
     Return whether a layer is a depthwise convolution that vectors compute from words of columns: a
@@ -81,16 +94,37 @@ def has_columns(of: IntegerLayer) -> bool:
     return epilogue is not None and (words.are_pairs or epilogue.residual_bits == 8)
 
 
-def print_depthwise(of: IntegerLayer) -> str:
+def pack_filters(of: IntegerLayer) -> PackedFilters:
+    """Add the constants that all vectors share to the layer. `has_columns` must hold."""
+    layer, sums = of.layer, of.sums
+    epilogue = Epilogue.of(of.op, sums, of.rescale)
+    assert epilogue is not None
+    channels, (kernel_h, kernel_w) = shape_of(of.op.input)[3], Windows.of(of.window).kernel
+    count = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
+    shape = kernel_w, -(-kernel_h // STEP), count, STEP
+
+    def packed() -> Array:
+        filters = np.zeros((count, shape[1] * STEP, kernel_w), np.int8)
+        filters[:channels, :kernel_h] = sums.centred().reshape(channels, kernel_h, kernel_w)
+        split = filters.reshape(count, shape[1], STEP, kernel_w)
+        return np.ascontiguousarray(split.transpose(3, 1, 0, 2))
+
+    weights = layer.constant("weights", "int8_t", prod(shape), 1, packed)
+    multipliers = of.multiplier_array(count, TILES) if epilogue.scale_bits else ""
+    shifts = of.shift_array(epilogue, count, TILES) if epilogue.shifts else ""
+    return PackedFilters(weights, count, multipliers, shifts)
+
+
+def print_depthwise(of: IntegerLayer, filters: PackedFilters) -> None:
     """
-    Print the statements of a depthwise layer that use vector instructions, and return the C name of
-    the packed weights. `has_columns` must hold.
+    Print the statements of a depthwise layer that use vector instructions of x86. `has_columns`
+    must hold.
     """
     layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
     assert epilogue is not None
     windows, channels, stored = Windows.of(op), shape_of(op.input)[3], value_type(op.input)
-    (height, width), (kernel_h, kernel_w) = windows.size, windows.kernel
+    (height, width), kernel_h = windows.size, windows.kernel[0]
     rows, stride_h, dilation_h = windows.result[0], windows.strides[0], windows.dilations[0]
     top = windows.before[0]
     narrow = Words.narrow(stored, channels, kernel_h)
@@ -100,28 +134,17 @@ def print_depthwise(of: IntegerLayer) -> str:
     if op.residual is None:
         wide = Words.wide(stored, channels, kernel_h, are_stacked=are_stacked)
     offset = 128 if stored == "int8_t" and not narrow.are_pairs else 0
-    count = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
-
-    shape = kernel_w, -(-kernel_h // STEP), count, STEP
-
-    def packed() -> Array:
-        filters = np.zeros((count, shape[1] * STEP, kernel_w), np.int8)
-        filters[:channels, :kernel_h] = sums.centred().reshape(channels, kernel_h, kernel_w)
-        split = filters.reshape(count, shape[1], STEP, kernel_w)
-        return np.ascontiguousarray(split.transpose(3, 1, 0, 2))
+    count, w = filters.count, filters.weights
 
     def bias() -> Array:
         return padded(sums.bias - offset * sums.per_output + epilogue.extra, count)
 
-    w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
     b = layer.constant("bias", "int32_t", count, 4, bias, CONDITION)
     arrays = {"b": b}
-    if epilogue.scale_bits:
-        arrays["m"] = of.multiplier_array(count, CONDITION)
-    if epilogue.shifts:
-        arrays["right"] = layer.constant(
-            "shifts", "int32_t", count, 4, lambda: padded(epilogue.shifts, count), CONDITION
-        )
+    if filters.multipliers:
+        arrays["m"] = filters.multipliers
+    if filters.shifts:
+        arrays["right"] = filters.shifts
     if of.factors:
         arrays["f"] = of.factors
     is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
@@ -136,7 +159,6 @@ def print_depthwise(of: IntegerLayer) -> str:
     _print(of, epilogue, narrow, w, arrays, offset, is_padded=is_padded)
     if wide is not None:
         layer.lines.append("#endif")
-    return w
 
 
 def _print(

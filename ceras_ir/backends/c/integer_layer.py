@@ -16,6 +16,7 @@ from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import (
     Rescaling,
     half_of,
+    int_literal,
     less,
     quantized,
     rescaling,
@@ -253,6 +254,37 @@ class IntegerLayer:
             return self.multipliers
         data = np.full(count, requant.multiplier.data, np.int32)
         return self.layer.constant("multipliers", "int32_t", count, 4, lambda: data, condition)
+
+    def shift_array(self, e: Epilogue, count: int, condition: str) -> str:
+        """
+        Return the C name of an array with the right shift of each of `count` outputs, which is
+        added under the preprocessor `condition`.
+        """
+        data = padded(e.shifts, count)
+        return self.layer.constant("shifts", "int32_t", count, 4, lambda: data, condition)
+
+    def output_arguments(
+        self, e: Epilogue, at: str, first: str, multipliers: str, shifts: str
+    ) -> str:
+        """
+        Return the arguments of a C function with the output stage `e`, from the pointer to the
+        results on. `at` and `first` are C expressions: the index of the first result, and the
+        number of the first output ("" is 0). `multipliers` and `shifts` are the C names of arrays,
+        if the output stage has them.
+        """
+
+        def of_outputs(array: str) -> str:
+            return f"{array} + {first}" if first else array
+
+        arguments = [f"{self.y} + {at}"]
+        if self.residual:
+            factor = of_outputs(self.factors) if self.factors else self.op.residual_shifts[0]
+            arguments += [f"{self.residual} + {at}", str(factor)]
+        if e.scale_bits:
+            arguments += [of_outputs(multipliers), int_literal(e.after)]
+        arguments.append(of_outputs(shifts) if e.shifts else str(e.shift))
+        bounds = (e.low, e.has_low), (e.high, e.has_high)
+        return ", ".join([*arguments, *(str(n) for n, is_used in bounds if is_used)])
 
     def epilogue(self, *values: str) -> list[str]:
         """

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.float_tiled import Winograd, float_bias, float_weights, print_float_tiles
+from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS, NEON, RVV
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import Refused, apply, constant_weights
+from ceras_ir.backends.c.winograd import Winograd
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.support.option_uses import record_use
@@ -282,14 +283,14 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
                 winograd = Winograd.of(nest, layer.options.winograd)
         if winograd is not None:
             layer.vector_cycles = winograd.cycles
-            nest = replace(nest, tile=winograd.tile)
+            nest = winograd.nest
         elif layer.options.common_tiles:
             nest = float_nest(layer, op, geometry, common=True) or nest
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
         with layer.variants(FLOAT_LANES) as otherwise:
             names = x, y, w, bias, residual or ""
             if winograd is not None:
-                winograd.print(layer, op, names)
+                _print_winograd(layer, op, winograd, names)
             else:
                 print_float_tiles(layer, op, nest, names)
             otherwise()
@@ -316,6 +317,19 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.is_direct else ""
     lines = finish(f"first * {total}", END.format(total))
     _rows(layer, geometry, (x, y, w, place), first, lines, geometry.n)
+
+
+def _print_winograd(
+    layer: Layer, op: LinearOperation, winograd: Winograd, names: tuple[str, str, str, str, str]
+) -> None:
+    four = winograd.of_four(layer.options.winograd)
+    if four is None:
+        winograd.print(layer, op, names)
+        return
+    with layer.variants(f"{NEON} || {RVV}") as otherwise:
+        four.print(layer, op, names)
+        otherwise()
+        winograd.print(layer, op, names)
 
 
 def float_nest(

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.depthwise_tiled import Windows, has_columns, print_depthwise
+from ceras_ir.backends.c.depthwise_rows import ROWS, print_depthwise_rows
+from ceras_ir.backends.c.depthwise_tiled import (
+    Windows,
+    has_columns,
+    pack_filters,
+    print_depthwise,
+)
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
@@ -283,9 +289,13 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
             bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{TILES}")
             print_loops(replace(of, bias=bias), nest, w)
         else:
-            w = print_depthwise(of)
+            filters = pack_filters(of)
+            print_depthwise(of, filters)
             otherwise()
-            _depthwise(of, w)
+            with layer.variants(ROWS) as portable:
+                print_depthwise_rows(of, filters)
+                portable()
+                _depthwise(of, filters.weights)
 
 
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
@@ -318,7 +328,7 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
     """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
-    condition = f"!{CONDITION}" if packed_weights else ""
+    condition = f"!{TILES}" if packed_weights else ""
     channels, point = geometry.groups, zero_point_of(sums.x)
     stored = value_type(op.input)
     kernel = layer.kernels.use(

@@ -46,7 +46,7 @@ from ceras_ir.backends.c.tile_loops import (
     print_loops,
 )
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
-from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
+from ceras_ir.backends.c.values import value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
 
 MAX_IN_PLACE_OUTPUTS, MIN_IN_PLACE_PRODUCTS = 128, 64
@@ -179,7 +179,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     Print the statements of the layer with vector instructions, and return the C name of the packed
     weights. `make` adds the packed weights and the bias to the layer.
     """
-    layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
+    layer, op, sums, x = of.layer, of.op, of.sums, of.x
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
     offset = 128 if stored == "int8_t" else 0
@@ -211,6 +211,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         source = f"strip + {nest.input_at()}"
     if is_late:
         lanes = MOVED_BYTES
+    long = nest.with_long_tiles() if lanes.step == BYTE_LANES.step else nest
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
     if lanes is BYTE_LANES and is_short and not nest.has_gaps:
@@ -224,6 +225,9 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if not lanes.has_halves and lanes.step == BYTE_LANES.step and _has_full_weights(sums):
         lanes = replace(lanes, suffix=f"{lanes.suffix}_full", is_full=True)
     add_products(layer.kernels, walk, lanes)
+    long_walk = replace(walk, tile=long.tile, is_long=True)
+    if long != nest:
+        add_products(layer.kernels, long_walk, lanes)
     first = nest.first_output("b")
 
     def use_output(
@@ -239,26 +243,17 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         use_narrow(layer.kernels, stores)
         if stores.packed:
             layer.kernels.use("packed_stores")
-        factor = f"{of.factors} + {first}" if of.factors else str(op.residual_shifts[0])
-        skip = f", {of.residual} + {at}, {factor}" if of.residual else ""
-        if e.scale_bits:
-            multipliers = of.multiplier_array(nest.padded_outputs, TILES)
-            skip += f", {multipliers} + {first}, {int_literal(e.after)}"
-        bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
-        shift: int | str = e.shift
-        if e.shifts:
-            count = nest.padded_outputs
-            s = layer.constant(
-                "shifts", "int32_t", count, 4, lambda: padded(e.shifts, count), TILES
-            )
-            shift = f"{s} + {first}"
-        numbers = ", ".join(map(str, [shift, *bounds]))
+        count = nest.padded_outputs
+        multipliers = of.multiplier_array(count, TILES) if e.scale_bits else ""
+        shifts = of.shift_array(e, count, TILES) if e.shifts else ""
         part = f", {left or f'{nest.outputs} - b'}" if stores.is_masked else ""
-        return stores, f"{y} + {at}{skip}, {numbers}{part}"
+        return stores, of.output_arguments(e, at, first, multipliers, shifts) + part
 
-    def shifted(e: Epilogue, walk: Walk = walk, lanes: Lanes = lanes) -> list[str]:
-        stores, arguments = use_output(e, nest)
-        condition = AMX if lanes.has_halves else TILES
+    def shifted(
+        e: Epilogue, walk: Walk = walk, lanes: Lanes = lanes, loops: Nest = nest
+    ) -> list[str]:
+        stores, arguments = use_output(e, loops)
+        condition = AMX if lanes.has_halves else NEON if walk.is_long else TILES
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), condition)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
@@ -319,10 +314,20 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             "}",
         ]
 
+    def print_shifted(e: Epilogue, depth: int = 0) -> None:
+        if long == nest:
+            print_loops(layer, nest, strip, shifted(e), depth=depth)
+            return
+        layer.lines.append(f"#if {NEON}")
+        print_loops(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
+        layer.lines.append("#else")
+        print_loops(layer, nest, strip, shifted(e), depth=depth)
+        layer.lines.append("#endif")
+
     if epilogue is None:
         print_loops(layer, nest, strip, rescaled())
     elif amx is None:
-        print_loops(layer, nest, strip, shifted(epilogue))
+        print_shifted(epilogue)
     elif is_wide:
         by_four = nest.walk(WORDS_BY_FOUR.step), WORDS_BY_FOUR
         with layer.variants(AMX) as otherwise:
@@ -356,7 +361,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         layer.line("} else")
         layer.lines.append("#endif")
         layer.line("{")
-        print_loops(layer, nest, strip, shifted(epilogue), depth=1)
+        print_shifted(epilogue, 1)
         layer.line("}")
     return w
 

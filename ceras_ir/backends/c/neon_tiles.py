@@ -10,7 +10,7 @@ weight is -128.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.c.register_tiles import FLOATS, NEON, WORDS, Lanes, Stores
+from ceras_ir.backends.c.register_tiles import FLOATS, NEON, WORDS, Lanes, Stores, Walk
 
 MAX_POSITIONS, MAX_LONG_POSITIONS = 5, 2
 """
@@ -39,6 +39,8 @@ class Body:
     steps: int = 1
     positions: int = 0
     """The positions of a pass, of which the last may overlap with the previous; or 0 for all."""
+    is_packed: bool = False
+    """Whether the weights of 16 outputs are contiguous, in the order of `neon_packing`."""
 
 
 def neon_bodies(positions: int, lanes: Lanes) -> Iterator[tuple[str, Body]]:
@@ -56,6 +58,65 @@ def neon_bodies(positions: int, lanes: Lanes) -> Iterator[tuple[str, Body]]:
             yield f"{NEON} == 3", _matrices(positions, lanes)
         yield f"{NEON} {'==' if positions > 1 else '>='} 2", _dots(few, lanes)
         yield f"{NEON} == 1", _long(long, lanes)
+
+
+PACKED = f"{NEON} == 3"
+"""The preprocessor condition of packed weights."""
+
+MAX_PACKED_BYTES = 40 * 1024
+"""The maximum bytes of the packed weights of 16 outputs, on the stack."""
+
+
+def packed_body(positions: int, lanes: Lanes) -> Body:
+    """Return the body of the tile with matrix products and packed weights."""
+    return _matrices(positions, lanes, is_packed=True)
+
+
+def packed_bytes(walk: Walk) -> int:
+    """Return the bytes of the packed weights of 16 outputs."""
+    return 64 * walk.all_steps
+
+
+def neon_packing(*, has_pieces: bool) -> str:
+    """
+    Return the text of a C function that packs the weights of 16 outputs: of four steps, the rows of
+    eight bytes of each pair of outputs are adjacent. Further steps are copied.
+    """
+    pieces = "int32_t pieces, " if has_pieces else ""
+    runs = "runs * pieces" if has_pieces else "runs"
+    lines = [f"const int8x16_t {name} = vld1q_s8(w + {at});" for name, at in (
+        ("a", "16 * b"), ("b0", "4 * width + 16 * b"), ("c", "8 * width + 16 * b"),
+        ("d", "12 * width + 16 * b"),
+    )]  # fmt: skip
+    lines += [
+        "vst1q_s8(to + 32 * b, NEON_FIRST(a, b0)), vst1q_s8(to + 32 * b + 16, NEON_SECOND(a, b0));",
+        "vst1q_s8(to + 32 * b + 128, NEON_FIRST(c, d));",
+        "vst1q_s8(to + 32 * b + 144, NEON_SECOND(c, d));",
+    ]
+    return "\n".join(
+        [
+            "/* Packs weights of 16 of `width` outputs for matrix products. */",
+            f"MODEL_TILE void {packing_name(has_pieces=has_pieces)}(int8_t *to, const int8_t *w, "
+            f"{pieces}int32_t runs, int32_t steps,",
+            "    int32_t width)",
+            "{",
+            f"  for (int32_t run = 0; run < {runs}; ++run) {{",
+            "    int32_t i = 0;",
+            "    for (; i + 3 < steps; i += 4, w += 16 * width, to += 256)",
+            "      for (int32_t b = 0; b < 4; ++b) {",
+            *(f"        {line}" for line in lines),
+            "      }",
+            "    for (; i < steps; ++i, w += 4 * width, to += 64) (void)memcpy(to, w, 64);",
+            "  }",
+            "}",
+            "",
+        ]
+    )
+
+
+def packing_name(*, has_pieces: bool) -> str:
+    """Return the name of the C function of `neon_packing`."""
+    return f"neon_pack_i32{'_pieces' if has_pieces else ''}"
 
 
 def _in_passes(positions: int, most: int) -> int:
@@ -134,10 +195,10 @@ def _dots(positions: int, lanes: Lanes) -> Body:
     return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
 
 
-def _matrices(positions: int, lanes: Lanes) -> Body:
+def _matrices(positions: int, lanes: Lanes, *, is_packed: bool = False) -> Body:
     """
     Return a body that multiplies the rows of two positions by those of two outputs. Of an odd
-    number of positions, the last two pairs overlap.
+    number of positions, the last two pairs overlap. Packed weights need no arrangement.
     """
     pairs = [min(p, positions - 2) for p in range(0, positions, 2)]
     start: list[str] = []
@@ -146,8 +207,10 @@ def _matrices(positions: int, lanes: Lanes) -> Body:
         sums = (f"s{p}_{2 * b + i} = NEON_TWICE(b{b}, {i})" for p in pairs for i in range(2))
         start.append(f"int32x4_t {', '.join(sums)};")
 
-    def products(b: int, half: str) -> list[str]:
+    def products(b: int, half: str, packed: str = "") -> list[str]:
         lines = [f"l = NEON_FIRST(c{b}, d{b}), u = NEON_SECOND(c{b}, d{b});"]
+        if packed:
+            lines = [f"NEON_ORDER l = vld1q_s8({packed}), u = vld1q_s8({packed} + 16);"]
         for p in pairs:
             first, second = f"s{p}_{2 * b}", f"s{p}_{2 * b + 1}"
             lines.append(
@@ -166,6 +229,10 @@ def _matrices(positions: int, lanes: Lanes) -> Body:
     single.append("int8x16_t l, u;")
     single += [f"const int8x16_t d{b} = vdupq_n_s8(0);" for b in VECTORS]
     for step, half in ((0, "lower"), (2, "upper")):
+        if is_packed:
+            for b in VECTORS:
+                several += products(b, half, f"w + {64 * step + 32 * b}")
+            continue
         several.append("{")
         for b in VECTORS:
             several += [*_two_steps(b, step, lanes), *products(b, half)]
@@ -179,7 +246,7 @@ def _matrices(positions: int, lanes: Lanes) -> Body:
         for p in pairs
         for i in range(2)
     ]
-    return Body(start, single, stores, several, STEPS)
+    return Body(start, single, stores, several, STEPS, is_packed=is_packed)
 
 
 def _vector(name: str, vector: int, step: int, lanes: Lanes) -> str:

@@ -232,6 +232,8 @@ class Walk:
     """Whether the single bytes at the ends of rows, at most four, form a step."""
     fetches_next: bool = False
     """Whether the tile prefetches a part of the next panel of weights, which its arguments name."""
+    is_long: bool = False
+    """Whether the tile is only for 64-bit Arm, which computes many positions in parts."""
 
     @property
     def all_steps(self) -> int:

@@ -9,12 +9,24 @@ length. An input element is a scalar factor.
 
 from collections.abc import Sequence
 
-from ceras_ir.backends.c.neon_tiles import Body, neon_bodies
+from ceras_ir.backends.c.neon_tiles import (
+    MAX_PACKED_BYTES,
+    MAX_POSITIONS,
+    PACKED,
+    Body,
+    neon_bodies,
+    neon_packing,
+    packed_body,
+    packed_bytes,
+    packing_name,
+)
 from ceras_ir.backends.c.register_tiles import (
+    BYTE_LANES,
     CONDITION,
     FLOAT_LANES,
     FLOATS,
     LANES_PER_VECTOR,
+    NEON,
     RVV,
     Lanes,
     Walk,
@@ -41,9 +53,10 @@ def _function(
         elements = count * lanes.step
         advance = f"at += {elements}" if elements > 1 else "++at"
         by = f"i += {count}" if count > 1 else "++i"
+        further = str(16 * elements) if body.is_packed else _times(elements, "width")
         return [
             "    MODEL_ROLLED",
-            f"    for ({head} < steps; {by}, {advance}, w += {_times(elements, 'width')}) {{",
+            f"    for ({head} < steps; {by}, {advance}, w += {further}) {{",
             *(f"      {line}" for line in lines),
             "    }",
         ]
@@ -51,10 +64,10 @@ def _function(
     weight, number = ("float", "float") if lanes is FLOATS else ("int8_t", "int32_t")
     outputs = "16" if "taken" in unused else "`taken`"
     pieces = "int32_t pieces, int32_t piece, " if has_pieces else ""
+    name = _name(positions, lanes, has_pieces=has_pieces) + "_packed" * body.is_packed
     lines = [
         f"/* {positions} positions, `column` apart, by {outputs} of `width` outputs. */",
-        f"MODEL_TILE void {_name(positions, lanes, has_pieces=has_pieces)}"
-        f"(const {lanes.element} *x, {pieces}int32_t runs, int32_t steps, "
+        f"MODEL_TILE void {name}(const {lanes.element} *x, {pieces}int32_t runs, int32_t steps, "
         "int32_t pitch,",
         f"    int32_t column, const {weight} *w, int32_t width, int32_t taken,",
         f"    const {number} *bias, {number} *sums)",
@@ -153,13 +166,31 @@ The maximum number of positions: with 16 outputs, sums and weights fit 16 regist
 """
 
 
-def _groups(columns: int) -> list[int]:
+def small_positions(columns: int, unit: int = 1, most: int = MAX_SMALL_TILE_POSITIONS) -> list[int]:
     """
-    Return the numbers of positions of the small tiles that together compute `columns` adjacent
-    positions: 8 -> [4, 4].
+    Return the numbers of positions, at most `most`, of the small tiles that together compute
+    `columns` adjacent positions: 8 -> [4, 4]. They are multiples of `unit` if that divides
+    `columns`.
     """
-    count = -(-columns // MAX_SMALL_TILE_POSITIONS)
-    return [columns // count + (i < columns % count) for i in range(count)]
+    unit = unit if columns % unit == 0 else 1
+    count, units = -(-columns // most), columns // unit
+    return [unit * (units // count + (i < units % count)) for i in range(count)]
+
+
+def _small(walk: Walk, *, for_dots: bool = False) -> list[int]:
+    """
+    Return the numbers of positions of the small tiles. Those of long tiles are even, or `for_dots`
+    as many as dot products compute at once.
+    """
+    unit = 2 if walk.is_long and not for_dots else 1
+    most = MAX_POSITIONS if for_dots else MAX_SMALL_TILE_POSITIONS
+    return [size for part in _parts(walk) for size in small_positions(part, unit, most)]
+
+
+def _is_packed(walk: Walk, lanes: Lanes) -> bool:
+    """Return whether matrix products of 64-bit Arm read packed weights."""
+    is_bytes = lanes.step == BYTE_LANES.step and not lanes.has_halves
+    return walk.is_long and is_bytes and packed_bytes(walk) <= MAX_PACKED_BYTES
 
 
 def _name(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
@@ -176,7 +207,11 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     kernels.use("vectors_neon")
     kernels.use("taken_outputs")
     has_pieces = walk.pieces > 1
-    for positions in sorted({size for part in _parts(walk) for size in _groups(part)}):
+    if is_packed := _is_packed(walk, lanes):
+        text = neon_packing(has_pieces=has_pieces)
+        kernels.add(packing_name(has_pieces=has_pieces), text, PACKED)
+    sizes = {*_small(walk), *(_small(walk, for_dots=True) if walk.is_long else ())}
+    for positions in sorted(sizes):
         name = _name(positions, lanes, has_pieces=has_pieces)
         if lanes is FLOATS:
             text = _float_products(positions, LANES_PER_VECTOR // 8, has_pieces=has_pieces)
@@ -187,6 +222,10 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
         for condition, body in neon_bodies(positions, lanes):
             text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
             kernels.add(f"{name} of {condition}", text, condition)
+        if is_packed and positions > 1:
+            body = packed_body(positions, lanes)
+            text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
+            kernels.add(f"{name}_packed", text, PACKED)
         text = _rvv_products(positions, lanes, has_pieces=has_pieces)
         kernels.add(f"{name} of RISC-V", text, RVV)
 
@@ -205,6 +244,25 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
     Return C statements that compute the array `sums` [positions, outputs] of a register tile by
     calls of small tiles. `bias` is the C expression of the initial values.
     """
+    if not walk.is_long:
+        return _calls(walk, lanes, bias, _small(walk))
+    lines: list[str] = []
+    if _is_packed(walk, lanes):
+        lines += [f"#if {PACKED}", f"  int8_t packed[{packed_bytes(walk)}];"]
+        lines += _calls(walk, lanes, bias, _small(walk), is_packed=True)
+    return [
+        *lines,
+        f"#{'elif' if lines else 'if'} {NEON} == 2",
+        *_calls(walk, lanes, bias, _small(walk, for_dots=True)),
+        "#else",
+        *_calls(walk, lanes, bias, _small(walk)),
+        "#endif",
+    ]
+
+
+def _calls(
+    walk: Walk, lanes: Lanes, bias: str, sizes: Sequence[int], *, is_packed: bool = False
+) -> list[str]:
     t = walk.tile
     distance = walk.row if t.columns == 1 else walk.column
     lines = [
@@ -214,12 +272,17 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
     position = 0
     pieces = f"{walk.pieces}, {walk.piece}, " if walk.pieces > 1 else ""
     weights = f"w + {lanes.step} * o" if lanes.step > 1 else "w + o"
-    for size in (size for part in _parts(walk) for size in _groups(part)):
+    if is_packed:
+        pack, count = packing_name(has_pieces=bool(pieces)), f"{walk.pieces}, " if pieces else ""
+        lines.append(f"    {pack}(packed, {weights}, {count}{walk.runs}, {walk.steps}, {t.width});")
+        weights = "packed"
+    for size in sizes:
         offset = walk.offsets[position]
         at = f"x + {offset}" if offset else "x"
         to = f"sums + o + {position * t.width}" if position else "sums + o"
         lines += [
-            f"    {_name(size, lanes, has_pieces=bool(pieces))}({at}, {pieces}{walk.runs}, "
+            f"    {_name(size, lanes, has_pieces=bool(pieces))}{'_packed' * is_packed}"
+            f"({at}, {pieces}{walk.runs}, "
             f"{walk.steps}, {walk.pitch}, {distance},",
             f"        {weights}, {t.width}, taken, {bias}, {to});",
         ]

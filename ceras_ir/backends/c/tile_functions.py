@@ -222,6 +222,8 @@ def _function(
     function is only for vectors of 16 lanes.
     """
     both = [f"#if {HAS_16_LANES}", *wide, "#else", *narrow, "#endif"] if narrow else wide
+    if walk.is_long:
+        both = narrow
     return name, "\n".join([_title(walk), head, "{", *both, "}", ""])
 
 
@@ -476,5 +478,5 @@ def _shape_name(walk: Walk) -> str:
     shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
     kind = ("_half" if walk.ends_in_half else "") + ("_joined" if walk.joins_ends else "")
     kind += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
-    kind += "_ahead" if walk.fetches_next else ""
+    kind += ("_ahead" if walk.fetches_next else "") + ("_long" if walk.is_long else "")
     return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{kind}"

@@ -45,6 +45,12 @@ SLACK = 64
 """Elements after a strip that the last step of a row may load; their weights are zero."""
 
 
+MAX_LONG_POSITIONS = 72
+"""The maximum positions of a tile for 64-bit Arm, whose sums fit the first-level cache."""
+
+PACKING_COST = 3
+"""The relative cost to pack the weights of a tile, of which a position costs 1."""
+
 NEAR_BYTES = 1 << 20
 """Bytes that remain in the second-level cache if they are read repeatedly."""
 
@@ -156,6 +162,31 @@ class Nest:
 
     def with_strip(self, strip: int) -> "Nest":
         return replace(self, strip=strip)
+
+    def with_long_tiles(self) -> "Nest":
+        """
+        Return the loops with tiles of more positions, if these need fewer instructions in kernels
+        that compute pairs of positions, up to three at a time.
+        """
+        t = self.tile
+
+        def cost(count: int, total: int) -> int:
+            pairs = -(-count // 2)
+            return -(-total // count) * (2 * pairs + -(-pairs // 3) + PACKING_COST)
+
+        if self.columns == 1:
+            most = min(self.strip, MAX_LONG_POSITIONS)
+            rows = min(range(t.rows, max(most, t.rows) + 1), key=lambda n: cost(n, self.strip))
+            return replace(self, tile=replace(t, rows=rows))
+        most = min(self.columns, MAX_LONG_POSITIONS)
+        counts = range(t.columns, max(most, t.columns) + 1)
+        columns = min(counts, key=lambda n: cost(n, self.columns))
+        rows = t.rows
+        if columns == self.columns:
+            stacked = range(t.rows, max(self.strip, t.rows) + 1)
+            fits = [n for n in stacked if n * columns <= MAX_LONG_POSITIONS or n == t.rows]
+            rows = min(fits, key=lambda n: (-(-self.strip // n) * n, -n))
+        return replace(self, tile=replace(t, columns=columns, rows=rows))
 
     @property
     def is_product(self) -> bool:

@@ -1,5 +1,6 @@
 """Test kernels of 64-bit Arm against the interpreter: each variant, run under qemu."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,48 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
+from ceras_ir.backends.c.values import filled
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 
 pytestmark = pytest.mark.slow
 
 PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
+
+GUARDED = """\
+/* Runs the model on arrays after which, or before which, a page cannot be accessed. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "model.h"
+enum { PAGE = 1 << 16, COUNT = @COUNT@, INPUTS = @INPUTS@ };
+static const size_t sizes[COUNT] = {@SIZES@};
+static unsigned char *arrays[COUNT];
+int main(int argc, char **argv)
+{
+  FILE *file;
+  if (argc < 3) return 1;
+  for (int after = 0; after < 2; ++after) {
+    file = fopen(argv[1], "rb");
+    for (int i = 0; i < COUNT; ++i) {
+      const size_t whole = (sizes[i] + PAGE - 1) / PAGE * PAGE;
+      unsigned char *p = mmap(0, whole + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (p == MAP_FAILED || mprotect(p + PAGE, whole, PROT_READ | PROT_WRITE)) return 2;
+      arrays[i] = p + PAGE + (after ? whole - sizes[i] : 0);
+      if (i < INPUTS && fread(arrays[i], 1, sizes[i], file) != sizes[i]) return 3;
+    }
+    fclose(file);
+    if (model_run(@ARGUMENTS@)) return 4;
+  }
+  file = fopen(argv[2], "wb");
+  for (int i = INPUTS; i < COUNT; ++i) fwrite(arrays[i], 1, sizes[i], file);
+  return fclose(file) ? 5 : 0;
+}
+"""
 
 
 def network(element: UniformType) -> ModuleOp:
@@ -94,6 +128,20 @@ def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
     text = AARCH64.assembly(tmp_path, AARCH64.builds[name])
     for choice, instruction in PRODUCTS.items():
         assert f"\t{instruction}\t" in text or choice != name
+    assert ("bl\tdepthwise_row_" in text) == (name != "portable")
+
+
+def guarded(folder: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Path:
+    """Write a main program in which an access beyond an input or output is a fault."""
+    tensors = [*inputs, *outputs]
+    holes = {
+        "COUNT": len(tensors), "INPUTS": len(inputs),
+        "SIZES": ", ".join(str(t.nbytes) for t in tensors),
+        "ARGUMENTS": ", ".join(f"(void *)arrays[{i}]" for i in range(len(tensors))),
+    }  # fmt: skip
+    path = folder / "guarded.c"
+    path.write_text(filled(GUARDED, holes))
+    return path
 
 
 def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
@@ -102,13 +150,14 @@ def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
     main = main_function(module)
     files = emit(module, COptions(workspace=1 << 14))
     write_files(files, work)
-    program = cross.build(work, work / "main.c", (*cross.builds[name], "-O1"))
+    ends = network_inputs(main), network_outputs(main)
+    program = cross.build(work, guarded(work, *ends), (*cross.builds[name], "-O1"))
     sample = random_inputs(module)
     rng = np.random.default_rng(1)
     for key, array in sample.items():
         info = np.iinfo(array.dtype.name)
         extreme = np.where(rng.random(array.shape) < 0.5, info.min, info.max)
         sample[key] = np.where(rng.random(array.shape) < 0.5, extreme, array).astype(array.dtype)
-    got = cross.run(program, sample, network_inputs(main), network_outputs(main))
+    got = cross.run(program, sample, *ends)
     for key, expected in run(module, sample).items():
         np.testing.assert_array_equal(got[key], expected, err_msg=key)

@@ -31,13 +31,15 @@ def test_every_length_equals_the_interpreter(
 ):
     """Run the same program for each vector length."""
     compare(network(element), riscv(vector_bits), "rvv", tmp_path)
-    assert "call\tsums_i32_" in RISCV.assembly(tmp_path, RISCV.builds["rvv"])
+    text = RISCV.assembly(tmp_path, RISCV.builds["rvv"])
+    assert "call\tsums_i32_" in text and "call\tdepthwise_row_" in text
 
 
 @pytest.mark.parametrize("name", ["scalar", "portable"])
 def test_without_kernels(name: str, tmp_path: Path):
     compare(network(SIGNED), RISCV, name, tmp_path)
-    assert "call\tsums_i32_" not in RISCV.assembly(tmp_path, RISCV.builds[name])
+    text = RISCV.assembly(tmp_path, RISCV.builds[name])
+    assert "call\tsums_i32_" not in text and "call\tdepthwise_row_" not in text
 
 
 @pytest.mark.sample(2)

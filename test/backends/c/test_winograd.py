@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.float_tiled import Winograd
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.winograd import Winograd
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
 
@@ -100,7 +100,8 @@ def test_results_on_arm(winograd: int, tmp_path: Path):
     builds = AARCH64.builds["neon"]
     options = COptions(winograd=winograd)
     check_elsewhere(network(), AARCH64, builds, tmp_path, tolerance=ROUNDING, options=options)
-    assert "\tfmla\t" in AARCH64.assembly(tmp_path, builds)
+    text = AARCH64.assembly(tmp_path, builds)
+    assert "\tfmla\t" in text and ("winograd_f32_4_results" in text) == (winograd > 0)
 
 
 def test_strips_that_overlap():

@@ -30,6 +30,13 @@ typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #elif MODEL_F32 == 8
 #define AT_LEAST(v, low) ((model_f32v)__builtin_ia32_maxps256(low, v))
 #define AT_MOST(v, high) ((model_f32v)__builtin_ia32_minps256(high, v))
+#elif MODEL_NEON
+#define AT_LEAST(v, low) \
+  ((model_f32v)vbslq_f32(vcltq_f32((float32x4_t)(v), (float32x4_t)(low)), (float32x4_t)(low), \
+                         (float32x4_t)(v)))
+#define AT_MOST(v, high) \
+  ((model_f32v)vbslq_f32(vcgtq_f32((float32x4_t)(v), (float32x4_t)(high)), (float32x4_t)(high), \
+                         (float32x4_t)(v)))
 #else
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)
 #define AT_MOST(v, high) SELECT((v) > (high), high, v)
