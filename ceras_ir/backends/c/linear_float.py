@@ -8,6 +8,7 @@ contains padding columns, several vectors of channels are computed for this sing
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -54,10 +55,17 @@ def print_float_depthwise(
     if not layer.options.vectors or op.ordered is not None:
         _print_portable(layer, op, geometry, names, epilogue)
         return
+    x, y, w, bias = names
+    if bias is None:
+        bias = layer.array("bias", np.zeros(channels, np.float32), "float")
+    vectors = partial(_print_vectors, layer, op, (x, y, w, bias), epilogue)
     with layer.variants(f"{FLOAT_VECTORS} && {FLOAT_LANES} <= {channels}") as otherwise:
-        _print_vectors(layer, op, names, epilogue)
+        vectors()
         otherwise()
-        _print_portable(layer, op, geometry, names, epilogue)
+        with layer.variants(RVV) as portable:
+            vectors(has_tiles=False)
+            portable()
+            _print_portable(layer, op, geometry, names, epilogue)
 
 
 def _print_portable(
@@ -94,8 +102,17 @@ def _inside(size: int, count: int, taps: int, stride: int, before: int, dilation
 
 
 def _print_vectors(
-    layer: Layer, op: Conv2dOp, names: tuple[str, str, str, str | None], epilogue: FloatEpilogue
+    layer: Layer,
+    op: Conv2dOp,
+    names: tuple[str, str, str, str],
+    epilogue: FloatEpilogue,
+    *,
+    has_tiles: bool = True,
 ) -> None:
+    """
+    Print a depthwise convolution in vectors: windows without padding in tiles, if `has_tiles`, the
+    others one by one.
+    """
     x, y, w, bias = names
     images, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
@@ -104,9 +121,7 @@ def _print_vectors(
     dilation_h, dilation_w = op.dilations.get_values()
     top, left = op.padding.get_values()[:2]
     down = _inside(height, rows, kernel_h, stride_h, top, dilation_h)
-    along = _inside(width, columns, kernel_w, stride_w, left, dilation_w)
-    if bias is None:
-        bias = layer.array("bias", np.zeros(channels, np.float32), "float")
+    along = _inside(width, columns, kernel_w, stride_w, left, dilation_w) if has_tiles else range(0)
     size, line = columns * channels, width * channels
     row = f"n % {rows}" if images > 1 else "n"
     first = f"{row} * {stride_h} - {top}" if top else f"{row} * {stride_h}"
