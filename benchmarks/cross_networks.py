@@ -30,7 +30,7 @@ NETWORKS: Mapping[str, Callable[[Path], None]] = {
     "keyword spotter": ds_cnn, "ResNet-8": resnet8, "MobileNetV2": mobilenet_v2,
 }  # fmt: skip
 
-CALIBRATION_SAMPLES = 4
+CALIBRATION_SAMPLES = 32
 FLOAT_ERROR = 1e-4
 """The relative error of a deep float network with sums in another order."""
 
