@@ -290,5 +290,13 @@ DEVICE_SOURCES = {
     _FOLDER / "device.h": "driver: the interface to both",
 }
 """Sources of the device driver: file -> description."""
+NETWORK_DRIVER_SOURCES = DEVICE_SOURCES | {
+    _FOLDER / "samples.c": "driver: raw tensors of files",
+    _FOLDER / "samples.h": "driver: the interface to raw tensors",
+    _FOLDER / "ceras_device.py": "driver: shared memory and arrays in Python",
+}
+"""Sources of a driver for a single network, with programs in C and Python: file -> description."""
 STREAM_FIFO = Path(__file__).parent / "hdl" / "stream_fifo.sv"
 """A queue between two modules, for the targets nnet and dataflow."""
+AXI_LITE_PORT = STREAM_FIFO.parent / "axi_lite_port.sv"
+"""The bus interface of a file of registers, for the same targets."""

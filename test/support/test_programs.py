@@ -95,7 +95,7 @@ def test_programs_get_text_and_return_the_output() -> None:
 
 ALONE = {
     "backends/c/runtime/importable.py",
-    "backends/vta/runtime/ceras_vta.py",
+    "support/device/ceras_device.py",
     "support/programs.py",
 }
 """The mechanism, and scripts that are copied into compiled folders."""

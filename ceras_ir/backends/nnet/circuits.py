@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from ceras_ir.support.native import STREAM_FIFO
+from ceras_ir.support.block_design import PROCESSORS, BusCore, design_files
+from ceras_ir.support.native import AXI_LITE_PORT, STREAM_FIFO
+from ceras_ir.support.registers import RegisterConstant, register_constants
 
 NNET_FOLDER = Path(__file__).parent
 
@@ -94,24 +96,15 @@ def circuit_sources() -> list[Path]:
     first.
     """
     package = package_source()
-    return [package, *sorted({*package.parent.glob("*.sv")} - {package}), STREAM_FIFO]
+    own = sorted({*package.parent.glob("*.sv")} - {package})
+    return [package, AXI_LITE_PORT, *own, STREAM_FIFO]
 
 
 HEADER = "registers.h"
-_CONSTANT = re.compile(r"^  localparam (\w+) = (\d+);(?:  // (.*))?$", re.MULTILINE)
 _FIELD = re.compile(r"^    logic \[(\d+):0\] (\w+);(?:  // (.*))?$", re.MULTILINE)
 _USED_BITS = re.compile(r"(signed )?(\d+) bits(, not 0)?(?:; )?")
 _NOT_WORDS = ("WORDS", "VERSION", "LAYER", "DESCRIPTOR_BYTES")
 """The constants of the package, before the registers of a launch, that are no word of the port."""
-
-
-@dataclass(frozen=True)
-class RegisterConstant:
-    """A constant in the SystemVerilog package of registers. `meaning` is the comment next to it."""
-
-    name: str
-    value: int
-    meaning: str
 
 
 @dataclass(frozen=True)
@@ -176,10 +169,7 @@ def register_map() -> RegisterMap:
     """Return the registers that the SystemVerilog package declares."""
     text = package_source().read_text("ascii")
     start, end = text.index("typedef struct"), text.index("} layer_t;")
-    control, flags = (
-        [RegisterConstant(name, int(n), meaning) for name, n, meaning in _CONSTANT.findall(part)]
-        for part in (text[:start], text[end:])
-    )
+    control, flags = register_constants(text[:start]), register_constants(text[end:])
     fields: list[RegisterField] = []
     bit = 0
     for high, name, meaning in _FIELD.findall(text[start:end]):
@@ -295,6 +285,16 @@ def limits_module() -> str:
     )
 
 
+ADDRESS_BITS = 9
+"""The width of addresses of registers."""
+BOARD = {
+    "board": "the ZCU104",
+    "part": "xczu7ev-ffvc1156-2-e",
+    "board_files": "xilinx.com:zcu104",
+}
+CLOCK_MHZ = 200
+
+
 def write_board_files(folder: Path, size: CircuitSize) -> None:
     """
     Write to `folder`, which is created if necessary, the sources, wrapper, block design and device
@@ -303,8 +303,19 @@ def write_board_files(folder: Path, size: CircuitSize) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in circuit_sources():
         (folder / path.name).write_bytes(path.read_bytes())
-    for path in sorted((NNET_FOLDER / "board").iterdir()):
-        text = path.read_text("ascii")
-        for name, value in size.parameters().items():
-            text = text.replace(f"@{name}@", str(value))
-        (folder / path.name).write_text(text, "ascii")
+    parameters = {k: v for k, v in size.parameters().items() if k != "BUS_BYTES"}
+    core = BusCore(
+        "nnet",
+        CORE_MODULE,
+        size.bus_bytes,
+        ADDRESS_BITS,
+        parameters,
+        ports="    // Resets only the core: transfers in progress are finished.\n"
+        "    input wire core_reset,\n",
+        connections={"core_rst": "core_reset", "m_rlast": "m_axi_rlast"},
+    )
+    found = design_files(
+        core, PROCESSORS["zynq_ultrascale"], **BOARD, clock_mhz=CLOCK_MHZ, sources=["*.sv"]
+    )
+    for name, text in found.items():
+        (folder / name).write_text(text, "ascii")

@@ -210,21 +210,28 @@ def build_engine(size: CircuitSize) -> Path:
     return build_simulation("ceras_engine_rtl", sorted(SOURCES.glob("*.cpp")), size)
 
 
-def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> Path:
+def build_simulation(
+    name: str, sources: Sequence[Path], size: CircuitSize, folders: Collection[Path] = ()
+) -> Path:
     """
     Build the program `name` from the C++ `sources`, a simulation of the circuits of `size`, and a
-    model of the memory; return its path. Sources can include headers of their own folders.
+    model of the memory; return its path. Sources can include headers of their own folders and of
+    `folders`.
     """
     modules = circuit_sources()
     shared, own = _shared_and_own(sources)
     own += sorted(RTL.glob("*.cpp"))
     driving = [path for path in own if f'"V{CORE_MODULE}.h"' in path.read_text("utf-8")]
     own = [path for path in own if path not in driving]
-    simulation = _hardware_part(driving, {RTL, *(path.parent for path in driving)})
+    simulation = _hardware_part(driving, {RTL, *folders, *(path.parent for path in driving)})
     # The output of Verilator does not compile without warnings.
     quiet = [flag for flag in simulation.flags if not flag.startswith("-W")]
     simulation = replace(simulation, flags=[*quiet, f"-I{include_folder()}"], is_shared=False)
-    parts = [_core(), _hardware_part(own, {RTL, *(path.parent for path in own)}), simulation]
+    parts = [
+        _core(),
+        _hardware_part(own, {RTL, *folders, *(path.parent for path in own)}),
+        simulation,
+    ]
     sizes = [f"-G{k}={v}" for k, v in size.parameters().items()]
     flags = [STANDARD, *SIMULATION_FLAGS, *host_flags(RTL_PURPOSE)]
     return build_program(

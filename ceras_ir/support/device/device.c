@@ -3,6 +3,8 @@
 #define _FILE_OFFSET_BITS 64
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,45 @@ void device_barrier(void)
 #else
   __sync_synchronize();
 #endif
+}
+
+enum { LONGEST_SLEEP_MS = 100 }; /* a lost interrupt costs this time */
+
+/* Only `is_idle` shows the end. An interrupt triggers a call. */
+int device_wait(int (*is_idle)(void *context), void *context, int interrupt,
+                uint32_t milliseconds)
+{
+  const uint64_t start = device_now();
+  while (!is_idle(context)) {
+    const uint64_t waited = (device_now() - start) / 1000000u;
+    if (waited >= milliseconds) return 1;
+    if (interrupt < 0) {
+      sched_yield();
+      continue;
+    }
+    const uint32_t one = 1;
+    uint32_t count;
+    struct pollfd event = {interrupt, POLLIN, 0};
+    if (write(interrupt, &one, sizeof one) != sizeof one) {
+      device_fail("cannot enable the interrupt: %s", strerror(errno));
+      return -1;
+    }
+    if (is_idle(context)) break;
+    const uint64_t left = milliseconds - waited;
+    const int limit = left < LONGEST_SLEEP_MS ? (int)left : LONGEST_SLEEP_MS;
+    if (poll(&event, 1, limit) > 0 && read(interrupt, &count, sizeof count) != sizeof count) {
+      device_fail("cannot read the interrupt: %s", strerror(errno));
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int device_open_interrupt(const char *path)
+{
+  const int file = open(path, O_RDWR);
+  if (file < 0) device_fail("%s: %s", path, strerror(errno));
+  return file;
 }
 
 void device_write(const DeviceRegisters *registers, unsigned offset, uint32_t value)

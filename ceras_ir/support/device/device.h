@@ -44,6 +44,15 @@ void device_barrier(void);
 /* Return the nanoseconds of a monotonic clock. */
 uint64_t device_now(void);
 
+/* Wait until `is_idle` returns 1, for at most `milliseconds`. `interrupt` is a UIO device whose
+ * interrupts wake this process, or -1: then the function polls. Return 0, or 1 after the limit, or
+ * -1 if the interrupt fails, with the reason for device_error. */
+int device_wait(int (*is_idle)(void *context), void *context, int interrupt,
+                uint32_t milliseconds);
+
+/* Open the UIO device `path` for device_wait. Return -1 if this fails. */
+int device_open_interrupt(const char *path);
+
 /* Store a reason for device_error, and return 1. */
 int device_fail(const char *format, ...);
 const char *device_error(void);

@@ -73,7 +73,8 @@ CHECKS = ("paths", "read errors", "write errors", "aborts", "resets", "limits", 
 def test_the_ports(check: str):
     """Test the rules of the ports cycle by cycle, with errors, aborts and resets at many times."""
     size = CircuitSize(lanes=4, bus_bytes=8, line_bytes=32768, result_bytes=8192, paired=False)
-    program = build_simulation("rtl_bus", [LAYERS.parent / "rtl_bus.cpp", *CIRCUITS], size)
+    source = LAYERS.parent / "rtl_bus.cpp"
+    program = build_simulation("rtl_bus", [source, *CIRCUITS], size, [LAYERS.parents[1] / "device"])
     done = subprocess.run(
         [program, check], capture_output=True, text=True, timeout=600, check=False
     )

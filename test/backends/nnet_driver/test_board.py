@@ -81,7 +81,8 @@ class Board:
 
 @pytest.fixture(scope="module")
 def device() -> Path:
-    return build_simulation("nnet_mock_device", [HERE / "mock_device.cpp"], SIZE)
+    folders = [HERE.parent / "device"]
+    return build_simulation("nnet_mock_device", [HERE / "mock_device.cpp"], SIZE, folders)
 
 
 @pytest.fixture(scope="module")

@@ -63,10 +63,12 @@ def test_a_number_of_the_core_has_one_value():
 
 @pytest.mark.slow
 def test_the_circuits_of_a_bitstream(tmp_path: Path):
-    """Verilator accepts the sources with the wrapper, and the scripts have the requested size."""
+    """Verilator accepts the sources with the wrapper, which has the requested size."""
     assert main(["circuits", str(tmp_path), "--lanes", "8", "--bus", "8"]) == 0
     script = (tmp_path / "block_design.tcl").read_text()
-    assert "CONFIG.LANES 8 CONFIG.BUS_BYTES 8" in script and "@" not in script
+    assert "PSU__SAXIGP2__DATA_WIDTH 64" in script and "@" not in script
+    wrapper = (tmp_path / "nnet_axi.v").read_text()
+    assert "localparam LANES = 8;" in wrapper and "localparam BUS_BYTES = 8;" in wrapper
     if has_verilator():
         package = tmp_path / "layer_registers.sv"
         others = sorted(p for p in tmp_path.glob("*v") if p != package)
@@ -78,7 +80,7 @@ def test_the_circuits_of_a_bitstream(tmp_path: Path):
             "--top-module",
             "nnet_axi",
         ]
-        command += ["-GLANES=8", "-GBUS_BYTES=8", str(package), *map(str, others)]
+        command += [str(package), *map(str, others)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     if shutil.which("dtc"):

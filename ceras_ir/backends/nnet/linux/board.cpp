@@ -7,9 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,8 +14,6 @@ namespace ceras {
 namespace {
 
 constexpr uint64_t PAGE = 4096;
-constexpr uint64_t MS = 1000000;  // in nanoseconds
-constexpr uint64_t LONGEST_SLEEP_MS = 100;  // between two reads of the registers
 constexpr uint64_t REACHED = uint64_t{1} << 40;  // the end of the addresses of the core
 
 [[noreturn]] void fail_with(const std::string& reason) { throw FpgaError(reason); }
@@ -59,8 +54,8 @@ BoardCore::BoardCore(const BoardSettings& settings) : settings_(settings) {
   if (settings_.interrupt.empty() && !by_address && is_character_device(at))
     settings_.interrupt = at;
   if (!settings_.interrupt.empty()) {
-    interrupt_ = open(settings_.interrupt.c_str(), O_RDWR);
-    if (interrupt_ < 0) fail_with(settings_.interrupt + ": " + std::strerror(errno));
+    interrupt_ = device_open_interrupt(settings_.interrupt.c_str());
+    if (interrupt_ < 0) fail_with(device_error());
   }
   write(GLOBAL_ENABLE, interrupt_ >= 0 ? 1 : 0);
   write(ENABLE, interrupt_ >= 0 ? 1 : 0);
@@ -143,6 +138,8 @@ void BoardCore::cpu_uses(const void* data, int64_t bytes, CpuUse use) {
     fail_with("the caches cannot be invalidated: " + std::string(std::strerror(errno)));
 }
 
+int BoardCore::idle(void* core) { return static_cast<BoardCore*>(core)->is_idle() ? 1 : 0; }
+
 bool BoardCore::is_idle() { return (read(registers::CONTROL) & (registers::BUSY | registers::IDLE)) == registers::IDLE; }
 
 // Abort the launch. The core is idle after its transfers, unless the memory does not respond.
@@ -151,35 +148,17 @@ void BoardCore::give_up() {
   const std::string state = " (control " + hex(read(registers::CONTROL)) + ", cycles " +
                             std::to_string(read(registers::CYCLES)) + ")";
   write(registers::CONTROL, registers::ABORT);
-  for (const uint64_t start = device_now(); !is_idle(); sched_yield())
-    if (device_now() - start >= settings_.timeout_ms * MS)
-      fail_with("not done within " + limit + state + ", and the abort does not end; check clock, "
-                "reset and addresses, and load the bitstream again");
+  if (device_wait(idle, this, -1, settings_.timeout_ms) != 0)
+    fail_with("not done within " + limit + state + ", and the abort does not end; check clock, "
+              "reset and addresses, and load the bitstream again");
   fail_with("not done within " + limit + state + ", and aborted; increase --timeout, or check the "
             "memory port");
 }
 
-// Only the idle bit shows the end of a launch. An interrupt triggers a read of this bit.
 void BoardCore::wait() {
-  const uint64_t start = device_now();
-  while (!is_idle()) {
-    const uint64_t waited = (device_now() - start) / MS;
-    if (waited >= settings_.timeout_ms) give_up();
-    if (interrupt_ < 0) {
-      sched_yield();
-      continue;
-    }
-    const uint32_t one = 1;
-    uint32_t count;
-    pollfd event{interrupt_, POLLIN, 0};
-    if (::write(interrupt_, &one, sizeof one) != sizeof one)
-      fail_with(settings_.interrupt + ": cannot enable the interrupt");
-    if (is_idle()) break;
-    const uint64_t left = settings_.timeout_ms - waited;
-    if (poll(&event, 1, static_cast<int>(left < LONGEST_SLEEP_MS ? left : LONGEST_SLEEP_MS)) > 0 &&
-        ::read(interrupt_, &count, sizeof count) != sizeof count)
-      fail_with(settings_.interrupt + ": cannot read the interrupt");
-  }
+  const int status = device_wait(idle, this, interrupt_, settings_.timeout_ms);
+  if (status < 0) fail_with(settings_.interrupt + ": " + device_error());
+  if (status > 0) give_up();
   if (interrupt_ >= 0) write(registers::PENDING, 1);
   device_barrier();
 }

@@ -43,6 +43,7 @@ class BoardCore : public Core {
   void wait() override;
   uint64_t offset_of(const void* data) const;
   bool is_idle();
+  static int idle(void* core);  // for device_wait
   [[noreturn]] void give_up();
   void check_memory() const;
 

@@ -13,57 +13,19 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from ceras_device import DeviceError, Memory, build_library, checked, pointers, use_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Protocol
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
-
-    class Buffer(Protocol):
-        """
-        The members of the result of `pynq.allocate` that are used: bytes of contiguous memory.
-        """
-
-        @property
-        def ctypes(self) -> _Address: ...
-        @property
-        def nbytes(self) -> int: ...
-        @property
-        def device_address(self) -> int: ...
-        def __getitem__(self, part: slice) -> Buffer: ...
-        def flush(self) -> None: ...
-        def invalidate(self) -> None: ...
-
-    class _Address(Protocol):
-        @property
-        def data(self) -> int: ...
-
+    from ceras_device import Array, Buffer
 
 FLOWS = {"hls": 0, "chisel": 1}
-
-_Maintain = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
-
-
-class _Memory(ctypes.Structure):
-    """The C struct `VtaMemory` of vta.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("context", ctypes.c_void_p),
-        ("clean", _Maintain),
-        ("invalidate", _Maintain),
-    )
 
 
 class _Settings(ctypes.Structure):
@@ -77,8 +39,8 @@ class _Settings(ctypes.Structure):
     )
 
 
-class VtaError(RuntimeError):
-    """An error that the C driver reports, or that occurs when it is built."""
+VtaError = DeviceError
+"""An error of the C driver."""
 
 
 def load(
@@ -116,7 +78,7 @@ def load(
         settings.registers = registers
     config = json.loads((folder / "vta_config.json").read_text())
     offset = int(config.get("DRIVER_ADDRESS_OFFSET", "0"), 0)
-    memory = _Memory()
+    memory = Memory()
     failures: list[BaseException] = []
     kept: tuple[object, ...] = ()
     if udmabuf is not None:
@@ -128,7 +90,7 @@ def load(
             size = library.vta_memory_bytes()
             buffer = importlib.import_module("pynq").allocate((size,), "u1")
         assert buffer is not None
-        kept = _use_buffer(memory, buffer, offset, failures)
+        kept = use_buffer(memory, buffer, offset, failures)
     if library.vta_open(str(folder).encode(), ctypes.byref(settings), ctypes.byref(memory)):
         raise _error(library, failures)
     return Network(folder, library, memory, kept, failures, is_udmabuf=udmabuf is not None)
@@ -146,48 +108,13 @@ def _error(library: ctypes.CDLL, failures: list[BaseException]) -> VtaError:
 
 
 def _library(driver: Path) -> ctypes.CDLL:
-    path = driver / "libvta.so"
-    if not path.exists():
-        done = subprocess.run(
-            ["make", "-C", str(driver), path.name], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise VtaError(f"cannot build {path}:\n{done.stderr}")
-    library = ctypes.CDLL(str(path.resolve()))
+    library = build_library(driver / "libvta.so")
     library.vta_error.restype = ctypes.c_char_p
     library.vta_memory_bytes.restype = ctypes.c_uint64
     library.vta_default_settings.restype = _Settings
     library.vta_launch_nanoseconds.restype = ctypes.c_uint64
     library.vta_launch_cycles.restype = ctypes.c_uint32
     return library
-
-
-def _use_buffer(
-    memory: _Memory, buffer: Buffer, offset: int, failures: list[BaseException]
-) -> tuple[object, ...]:
-    """
-    Fill in the C struct `memory` for `buffer`, and return the objects that must live as long as it.
-    Exceptions of cache maintenance are appended to `failures`, because no exception can pass
-    through C. VTA uses `offset` plus the device address.
-    """
-
-    def maintain(action: str) -> object:
-        def call(_context: int, start: int, size: int) -> int:
-            try:
-                part = buffer[start : start + size]
-                part.flush() if action == "flush" else part.invalidate()
-            except BaseException as error:
-                failures.append(error)
-                return 1
-            return 0
-
-        return _Maintain(call)
-
-    clean, invalidate = maintain("flush"), maintain("invalidate")
-    memory.data, memory.size = buffer.ctypes.data, buffer.nbytes
-    memory.address = buffer.device_address + offset
-    memory.clean, memory.invalidate = clean, invalidate
-    return buffer, clean, invalidate
 
 
 class Network:
@@ -197,7 +124,7 @@ class Network:
         self,
         folder: Path,
         library: ctypes.CDLL,
-        memory: _Memory,
+        memory: Memory,
         kept: tuple[object, ...],
         failures: list[BaseException],
         *,
@@ -215,11 +142,11 @@ class Network:
         Execute an inference and return the outputs by name. Inputs must have the shapes and types
         in manifest.json.
         """
-        arrays = [_checked(inputs, tensor) for tensor in self.inputs]
+        arrays = [checked(inputs, tensor) for tensor in self.inputs]
         results: dict[str, Array] = {
             t["name"]: np.empty(t["shape"], t["dtype"]) for t in self.outputs
         }
-        ends = (_pointers(arrays), _pointers(list(results.values())))
+        ends = (pointers(arrays), pointers(list(results.values())))
         if self._library.vta_run(*ends):
             raise _error(self._library, self._failures)
         return results
@@ -256,20 +183,3 @@ class Network:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
-
-
-def _checked(inputs: Mapping[str, Array], tensor: dict[str, object]) -> Array:
-    name = str(tensor["name"])
-    if name not in inputs:
-        raise ValueError(f"input '{name}' is missing; got {', '.join(sorted(inputs))}")
-    array = np.ascontiguousarray(inputs[name])
-    if list(array.shape) != tensor["shape"] or array.dtype.name != tensor["dtype"]:
-        raise ValueError(
-            f"input '{name}' is {array.dtype} {list(array.shape)}, "
-            f"expected {tensor['dtype']} {tensor['shape']}"
-        )
-    return array

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "device.h"
+#include "samples.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,17 +77,12 @@ typedef struct {
 } VtaLaunch;
 
 typedef struct {
-  const char *name;
-  uint64_t size; /* bytes */
-} VtaTensor;
-
-typedef struct {
   const char *dram_file;
   uint32_t dram_bytes;
   uint32_t uop_bytes, wgt_bytes, inp_bytes, acc_bytes, out_bytes; /* per element in memory */
   unsigned launch_count, input_count, output_count;
   const VtaLaunch *launches;
-  const VtaTensor *inputs, *outputs;
+  const DeviceTensor *inputs, *outputs;
   VtaFlow flow;
   uint64_t registers, address_offset;
   uint32_t timeout_ms; /* ten times the longest predicted launch, at least 1000 */

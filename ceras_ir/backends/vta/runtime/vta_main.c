@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "samples.h"
 #include "vta.h"
 
 static const char usage[] =
@@ -23,41 +24,6 @@ static int failed(const char *reason)
 {
   fprintf(stderr, "vta_run: error: %s\n", reason);
   return 1;
-}
-
-static void **tensors(const VtaTensor *table, unsigned count)
-{
-  void **data = calloc(count ? count : 1, sizeof *data);
-  for (unsigned i = 0; data != NULL && i < count; i++)
-    if ((data[i] = malloc((size_t)table[i].size)) == NULL) return NULL;
-  return data;
-}
-
-/* Return 1 for a sample, 0 at the end of the file, -1 if the file ends within a sample. */
-static int read_sample(FILE *file, void **inputs)
-{
-  for (unsigned i = 0; i < vta_network.input_count; i++) {
-    size_t size = (size_t)vta_network.inputs[i].size, count = fread(inputs[i], 1, size, file);
-    if (count == 0 && i == 0) return 0;
-    if (count != size) return -1;
-  }
-  return 1;
-}
-
-static int run_samples(FILE *in, FILE *out)
-{
-  void **inputs = tensors(vta_network.inputs, vta_network.input_count);
-  void **outputs = tensors(vta_network.outputs, vta_network.output_count);
-  if (inputs == NULL || outputs == NULL) return failed("no memory for the tensors");
-  int state;
-  while ((state = read_sample(in, inputs)) == 1) {
-    if (vta_run((const void *const *)inputs, outputs)) return failed(vta_error());
-    for (unsigned i = 0; i < vta_network.output_count; i++)
-      if (fwrite(outputs[i], 1, (size_t)vta_network.outputs[i].size, out) !=
-          vta_network.outputs[i].size)
-        return failed("cannot write the outputs");
-  }
-  return state == 0 ? 0 : failed("the input ends in the middle of a sample");
 }
 
 int main(int argc, char **argv)
@@ -98,7 +64,10 @@ int main(int argc, char **argv)
   if (vta_open(folder, &settings, &memory)) return failed(vta_error());
   FILE *out = fopen(argv[at + 1], "wb");
   if (out == NULL) return failed("cannot write the output");
-  int status = run_samples(in, out);
+  const DeviceNetwork network = {vta_network.input_count, vta_network.output_count,
+                                 vta_network.inputs, vta_network.outputs, vta_run};
+  int status = device_run_samples(&network, in, out);
+  if (status) status = failed(vta_error());
   fclose(in);
   if (fclose(out) != 0 && status == 0) status = failed("cannot write the outputs");
   for (unsigned i = 0; times && status == 0 && i < vta_network.launch_count; i++)

@@ -1,23 +1,14 @@
-// A wrapper of nnet_core for block designs of Vivado: Verilog, complete AXI interfaces, reset
-// active low.
-module nnet_axi #(
-    parameter LANES = 16,
-    parameter BUS_BYTES = 16,
-    parameter LINE_BYTES = 262144,
-    parameter RESULT_BYTES = 65536,
-    parameter PAIRED = 1,
-    parameter TABLES = 16
-) (
+// A wrapper of @CORE@ for block designs of Vivado: Verilog, complete AXI interfaces, reset active
+// low.
+module @NAME@_axi (
     (* X_INTERFACE_PARAMETER = "ASSOCIATED_BUSIF s_axi:m_axi, ASSOCIATED_RESET aresetn" *)
     input wire aclk,
     // The reset of the interconnect and of all its masters.
     input wire aresetn,
-    // Resets only the core: transfers in progress are finished.
-    input wire core_reset,
-    (* X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT" *)
+@PORTS@    (* X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT" *)
     (* X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH" *)
     output wire irq,
-    input wire [8:0] s_axi_awaddr,
+    input wire [@ADDRESS_HIGH@:0] s_axi_awaddr,
     input wire [2:0] s_axi_awprot,
     input wire s_axi_awvalid,
     output wire s_axi_awready,
@@ -28,7 +19,7 @@ module nnet_axi #(
     output wire [1:0] s_axi_bresp,
     output wire s_axi_bvalid,
     input wire s_axi_bready,
-    input wire [8:0] s_axi_araddr,
+    input wire [@ADDRESS_HIGH@:0] s_axi_araddr,
     input wire [2:0] s_axi_arprot,
     input wire s_axi_arvalid,
     output wire s_axi_arready,
@@ -44,7 +35,7 @@ module nnet_axi #(
     output wire [2:0] m_axi_arprot,
     output wire m_axi_arvalid,
     input wire m_axi_arready,
-    input wire [8*BUS_BYTES-1:0] m_axi_rdata,
+    input wire [@DATA_HIGH@:0] m_axi_rdata,
     input wire [1:0] m_axi_rresp,
     input wire m_axi_rlast,
     input wire m_axi_rvalid,
@@ -57,8 +48,8 @@ module nnet_axi #(
     output wire [2:0] m_axi_awprot,
     output wire m_axi_awvalid,
     input wire m_axi_awready,
-    output wire [8*BUS_BYTES-1:0] m_axi_wdata,
-    output wire [BUS_BYTES-1:0] m_axi_wstrb,
+    output wire [@DATA_HIGH@:0] m_axi_wdata,
+    output wire [@BYTE_HIGH@:0] m_axi_wstrb,
     output wire m_axi_wlast,
     output wire m_axi_wvalid,
     input wire m_axi_wready,
@@ -66,8 +57,8 @@ module nnet_axi #(
     input wire m_axi_bvalid,
     output wire m_axi_bready
 );
-  localparam [2:0] SIZE = BUS_BYTES == 16 ? 3'd4 : 3'd3;
-
+@SIZES@  localparam [2:0] SIZE = $clog2(BUS_BYTES);
+@WIRES@
   assign m_axi_arsize = SIZE;
   assign m_axi_awsize = SIZE;
   // Bursts with incrementing addresses, to uncached memory.
@@ -78,17 +69,12 @@ module nnet_axi #(
   assign m_axi_arprot = 3'b000;
   assign m_axi_awprot = 3'b000;
 
-  nnet_core #(
-      .LANES(LANES),
-      .BUS_BYTES(BUS_BYTES),
-      .LINE_BYTES(LINE_BYTES),
-      .RESULT_BYTES(RESULT_BYTES),
-      .PAIRED(PAIRED),
-      .TABLES(TABLES)
+  @CORE@ #(
+@VALUES@
   ) core (
       .clk(aclk),
       .rst(!aresetn),
-      .core_rst(core_reset),
+@CONNECTIONS@
       .irq(irq),
       .s_awvalid(s_axi_awvalid),
       .s_awready(s_axi_awready),
@@ -115,7 +101,6 @@ module nnet_axi #(
       .m_rready(m_axi_rready),
       .m_rdata(m_axi_rdata),
       .m_rresp(m_axi_rresp),
-      .m_rlast(m_axi_rlast),
       .m_awvalid(m_axi_awvalid),
       .m_awready(m_axi_awready),
       .m_awaddr(m_axi_awaddr),
@@ -129,4 +114,4 @@ module nnet_axi #(
       .m_bresp(m_axi_bresp),
       .m_bready(m_axi_bready)
   );
-endmodule
+@INSTANCES@endmodule
