@@ -24,6 +24,7 @@ EXTENSIONS = {
     "dataflow": (
         "ceras_ir/backends/dataflow",
         "test/backends/dataflow",
+        "test/backends/dataflow_driver",
         "test/dataflow_circuits.py",
         "test/dataflow_samples.py",
         "test/lit/backends/dataflow",

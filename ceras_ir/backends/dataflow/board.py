@@ -11,6 +11,7 @@ from typing import Literal
 
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.support.block_design import PROCESSORS
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.options import inherited, option, options
 from ceras_ir.targets.board_files import BoardSummary, board_field, board_text, read_fields
@@ -147,6 +148,9 @@ class ChipOptions(BoardOptions):
 MAX_COUNT = 1 << 24
 
 
+NO_PROCESSOR = "none"
+
+
 @dataclass(frozen=True)
 class DataflowBoard:
     """A chip. Estimates and circuits use no more than the given resources."""
@@ -167,6 +171,13 @@ class DataflowBoard:
     """The bytes per cycle of each port."""
     part: str = board_field("", example='"xczu7ev-ffvc1156-2-e"')
     """The name of the chip for the tools of the vendor."""
+    processor: str = board_field(NO_PROCESSOR, choices=(NO_PROCESSOR, *PROCESSORS))
+    """
+    The processor on the chip. With a processor, the target writes a block design and a Linux
+    driver.
+    """
+    board_files: str = board_field("", example='"xilinx.com:zcu104"')
+    """The vendor and the name of the board in Vivado, without the version."""
     nextpnr: str = board_field("", pattern=r"\w+ \w+ \w+", example='"85k CABGA756 6"')
     """The size, package and speed grade in nextpnr, if nextpnr supports the chip."""
 

@@ -40,6 +40,7 @@ from ceras_ir.backends.dataflow.resources import (
     total,
 )  # fmt: skip
 from ceras_ir.backends.dataflow.rules import DATAFLOW
+from ceras_ir.backends.dataflow.shell import shell_artefacts
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.verilog import TOP_MODULE, output_ports, write_project
 from ceras_ir.command.output_files import MANIFEST, is_inside
@@ -223,9 +224,10 @@ def emit_circuit(
         ".tcl": "a script that implements the circuit and checks the clock",
         ".xml": "IP-XACT",
     }
+    project = project_files(circuit, board)
     artefacts = [
         Artefact.of_text(f"{PROJECT_FOLDER}/{name}", described[name[name.rindex(".") :]], text)
-        for name, text in project_files(circuit, board).items()
+        for name, text in project.items()
     ]
     pipeline, count = circuit.pipeline, graph.shape_of(launch.inputs[0])[0]
     values = zip(
@@ -248,7 +250,13 @@ def emit_circuit(
         "turned": pipeline.is_turned,
     }
     counted = _count(circuit, board, synthesized=synthesized, routed=routed)
-    return artefacts, {MANIFEST_ENTRY: entry}, CircuitFigures.of(circuit, board, *counted)
+    figures = CircuitFigures.of(circuit, board, *counted)
+    cycles = figures.timing.latency + (count - 1) * figures.timing.per_frame
+    files_of_board, entries = shell_artefacts(
+        main_function(module), board, project, source, results, cycles / figures.clock_mhz / 1000
+    )
+    entry |= entries
+    return [*artefacts, *files_of_board], {MANIFEST_ENTRY: entry}, figures
 
 
 def _offset(value: SSAValue) -> int:

@@ -109,17 +109,19 @@ def _initializer(port: PortFrames) -> str:
 
 _PYTHON_BODY = '''
 def pack_input(frames: np.ndarray) -> np.ndarray:
-    """Return the stream for s_axis of int8 frames, [frames, rows, columns, channels]."""
-    count, rows, columns, channels, width = INPUT
-    words = frames.reshape(count, *((columns, rows) if TURNED else (rows, columns)), channels)
+    """
+    Return the stream for s_axis of int8 frames, [frames, rows, columns, channels]; any number.
+    """
+    _, rows, columns, channels, width = INPUT
+    words = frames.reshape(-1, *((columns, rows) if TURNED else (rows, columns)), channels)
     words = words.transpose((0, 2, 3, 1) if TURNED else (0, 1, 3, 2))
     return np.pad(words, [(0, 0)] * 3 + [(0, width - columns)]).reshape(-1)
 
 
 def unpack_output(port: int, stream: np.ndarray) -> np.ndarray:
     """Return the int8 frames of output `port`, [frames, rows, columns, channels], of a stream."""
-    count, rows, columns, channels, width = OUTPUTS[port]
-    words = stream.view(np.int8).reshape(count, rows, channels, width)[..., :columns]
+    _, rows, columns, channels, width = OUTPUTS[port]
+    words = stream.view(np.int8).reshape(-1, rows, channels, width)[..., :columns]
     return np.ascontiguousarray(words.transpose((0, 3, 1, 2) if TURNED else (0, 1, 3, 2)))
 '''
 
@@ -135,7 +137,7 @@ def module(source: PortFrames, results: Sequence[PortFrames]) -> str:
     return (
         '"""Generated: frames of a launch, and the streams of the circuit."""\n\n'
         "import numpy as np\n\n"
-        "# Frames, rows, columns and channels at a port, and bytes of a channel of a row.\n"
+        "# Frames of an inference; rows, columns and channels at a port; bytes of a channel row.\n"
         f"INPUT = {numbers(source)}\n"
         f"OUTPUTS = (\n{outputs})\n"
         "# Whether the rows of the ports are the columns of frames in memory.\n"

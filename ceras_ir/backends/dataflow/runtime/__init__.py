@@ -1,0 +1,1 @@
+"""Files that are copied into the folder `driver` of a compiled network."""
