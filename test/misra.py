@@ -63,14 +63,14 @@ DEVIATIONS = {
         1, 1, "an enumeration names the results, which are returned as int for C and C++"
     ),
     "2.5": Deviation(
-        18,
-        127,
+        20,
+        139,
         "model.h has shapes and a check of buffers for the caller; the other macros "
         "are in groups for vectors, which the preprocessor excludes and the checker counts",
     ),
     "4.1": Deviation(
         25,
-        33,
+        37,
         "constants are strings with octal escapes of at most three digits, which no "
         "digit follows; a list of numbers needs a hundred times more time to compile",
     ),

@@ -27,6 +27,13 @@ LINE = 1 << 10
 MAX_LITERAL_CHARACTERS = 64 * LINE
 
 
+QUADS = "MODEL_QUADS"
+"""
+Preprocessor condition: register tiles of bytes without a dot-product instruction (`quads.py`). The
+constants of these processors are not counted in flash.
+"""
+
+
 @dataclass(frozen=True)
 class ReadOnlyArray:
     """A constant array of the generated C."""
@@ -135,7 +142,7 @@ class ConstantPool:
         The bytes in flash. Constants with equal names have different preprocessor conditions, so
         only one of them is compiled and counted.
         """
-        sizes = {c.name: c.nbytes for c in self.constants}
+        sizes = {c.name: c.nbytes for c in self.constants if c.condition != QUADS}
         return sum(sizes.values())
 
 

@@ -14,7 +14,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.c.constants import ReadOnlyArray
+from ceras_ir.backends.c.constants import QUADS, ReadOnlyArray
 from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS, TILE_ROWS, RowChunks
 from ceras_ir.backends.c.helium_elementwise import (
     INSTRUCTIONS_PER_BLOCK,
@@ -112,7 +112,7 @@ def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
     constant is a string literal in C, which ends with an additional byte (NUL).
     """
     # The compiler selects one of the variants under conditions. All have the same size.
-    chosen = {c.name: c for c in constants}
+    chosen = {c.name: c for c in constants if c.condition != QUADS}
     end = 0
     for constant in chosen.values():
         align = constant.alignment

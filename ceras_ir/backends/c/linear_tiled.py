@@ -17,9 +17,10 @@ import numpy as np
 
 from ceras_ir.backends.c.amx_functions import add_amx_tile
 from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
-from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.quads import has_quads, order_size, quad_order, step_places
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
@@ -114,6 +115,8 @@ class Panels:
     bias: str
     amx_bias: str = ""
     """The bias for tiles of AMX, which multiply signed bytes in place without an offset."""
+    order: str = ""
+    """The order of the steps of each vector of outputs, if weights are constant bytes."""
 
 
 MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, AmxTile | None], Panels]
@@ -167,7 +170,16 @@ def constant_panels(
         # Vectors of Arm move unsigned bytes by -128, and load signed bytes as they are.
         bias(f"({RVV} || {NEON})" if late else NEON, offset - 128)
     is_signed = amx is not None and amx.multiplies_signed(value_type(of.op.input))
-    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b)
+    order, walk = "", nest.walk(lanes.step)
+    if is_moved and has_quads(walk):
+        size = nest.panels * nest.tile.width // LANES_PER_VECTOR * order_size(walk)
+        shape = nest.panels, walk.all_steps, nest.tile.width, lanes.step
+
+        def listed() -> Array:
+            return quad_order(packed(lanes.step).reshape(shape))
+
+        order = layer.constant("order", "uint16_t", size, 2, listed, QUADS)
+    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b, order)
 
 
 def _others(*, late: bool) -> str:
@@ -212,7 +224,16 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if is_late:
         lanes = MOVED_BYTES
     long = nest.with_long_tiles() if lanes.step == BYTE_LANES.step else nest
-    walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
+    walk = replace(
+        nest.walk(lanes.step), ends_in_half=nest.ends_in_half, is_ordered=bool(panels.order)
+    )
+    ordered = ""
+    if panels.order:
+        places = layer.array("places", step_places(walk, lanes.step), "int32_t", QUADS)
+        each = order_size(walk)
+        group = f" + (g * {nest.group_width // LANES_PER_VECTOR * each})" if nest.groups > 1 else ""
+        at = f"{panels.order}{group} + (b / {LANES_PER_VECTOR} * {each})"
+        ordered = f", MODEL_ORDER({at}), MODEL_ORDER({places})"
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
     if lanes is BYTE_LANES and is_short and not nest.has_gaps:
         # For half a vector of outputs, the combination of four bytes is slower than separate
@@ -225,7 +246,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if not lanes.has_halves and lanes.step == BYTE_LANES.step and _has_full_weights(sums):
         lanes = replace(lanes, suffix=f"{lanes.suffix}_full", is_full=True)
     add_products(layer.kernels, walk, lanes)
-    long_walk = replace(walk, tile=long.tile, is_long=True)
+    long_walk = replace(walk, tile=long.tile, is_long=True, is_ordered=False)
     if long != nest:
         add_products(layer.kernels, long_walk, lanes)
     first = nest.first_output("b")
@@ -257,7 +278,8 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), condition)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
-            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {arguments});",
+            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {arguments}"
+            f"{ordered if walk.is_ordered else ''});",
         ]
 
     def in_amx(e: Epilogue, amx: AmxTile, strip: Strip | None) -> None:
@@ -305,7 +327,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         lines = of.epilogue(f"sums[p * {width} + o - b]")
         return [
             f"int32_t sums[{t.positions * t.width}];",
-            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, sums);",
+            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, sums{ordered});",
             f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
             f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.all_outputs}{group};",
             f"  for (int32_t o = b; o < {end}; ++o) {{",

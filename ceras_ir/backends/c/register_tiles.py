@@ -234,6 +234,8 @@ class Walk:
     """Whether the tile prefetches a part of the next panel of weights, which its arguments name."""
     is_long: bool = False
     """Whether the tile is only for 64-bit Arm, which computes many positions in parts."""
+    is_ordered: bool = False
+    """Whether arguments name the order of steps without a dot-product instruction (`quads.py`)."""
 
     @property
     def all_steps(self) -> int:

@@ -9,6 +9,7 @@ length. An input element is a scalar factor.
 
 from collections.abc import Sequence
 
+from ceras_ir.backends.c.constants import QUADS
 from ceras_ir.backends.c.neon_tiles import (
     MAX_PACKED_BYTES,
     MAX_POSITIONS,
@@ -19,6 +20,13 @@ from ceras_ir.backends.c.neon_tiles import (
     packed_body,
     packed_bytes,
     packing_name,
+)
+from ceras_ir.backends.c.quads import (
+    half_lines,
+    held_sums,
+    order_size,
+    quads_function,
+    quads_name,
 )
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
@@ -219,6 +227,8 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
         else:
             text = _products(positions, lanes, has_pieces=has_pieces)
             kernels.add(name, text, f"{CONDITION} == 8")
+        if walk.is_ordered:
+            kernels.add(quads_name(positions, lanes), quads_function(positions, lanes), QUADS)
         for condition, body in neon_bodies(positions, lanes):
             text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
             kernels.add(f"{name} of {condition}", text, condition)
@@ -244,6 +254,9 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
     Return C statements that compute the array `sums` [positions, outputs] of a register tile by
     calls of small tiles. `bias` is the C expression of the initial values.
     """
+    if walk.is_ordered:
+        calls = _calls(walk, lanes, bias, _small(walk))
+        return [f"#if {QUADS}", *_quad_calls(walk, lanes), "#else", *calls, "#endif"]
     if not walk.is_long:
         return _calls(walk, lanes, bias, _small(walk))
     lines: list[str] = []
@@ -290,6 +303,23 @@ def _calls(
     return [*lines, "  }"]
 
 
+def _quad_calls(walk: Walk, lanes: Lanes) -> list[str]:
+    """Return calls that multiply steps in the order that is an argument of the tile."""
+    t = walk.tile
+    distance = walk.row if t.columns == 1 else walk.column
+    lines = [f"  for (int32_t o = 0; o < {t.width}; o += {LANES_PER_VECTOR}) {{"]
+    position = 0
+    for size in _small(walk):
+        at = f"x + {walk.offsets[position]}" if walk.offsets[position] else "x"
+        lines += [
+            f"    {quads_name(size, lanes)}({at}, places, {walk.all_steps}, {distance},",
+            f"        w + {lanes.step} * o, {t.width}, order + o / {LANES_PER_VECTOR} * "
+            f"{order_size(walk)}, bias + o, sums + o + {position * t.width});",
+        ]
+        position += size
+    return [*lines, "  }"]
+
+
 def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """
     Return the text of a C function that computes integer sums for `positions` positions and 16
@@ -297,6 +327,7 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """
     each = range(positions)
     load, step = f"{lanes.load_weights}_256", lanes.step
+    is_bytes = lanes.step == BYTE_LANES.step and not lanes.has_halves
     sums = ["s0_0 = LOAD_256(bias)", "s0_1 = LOAD_256(bias + 8)"]
     sums += [f"s{p}_{b} = s0_{b}" for p in each[1:] for b in (0, 1)]
     body = [f"const model_256 w0 = {load}(w), w1 = {load}(w + {8 * step});", "model_256 v;"]
@@ -308,6 +339,9 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
         )
         to = _row("sums", p, "width")
         stores.append(f"STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
+    if is_bytes:
+        body = [f"#if {QUADS}", *half_lines(positions, lanes, "at", "w"), "#else", *body, "#endif"]
+    body.append(held_sums(positions))
     parts = Body([f"model_256 {', '.join(sums)};"], body, stores)
     return _function(positions, lanes, ("taken",), parts, has_pieces=has_pieces)
 

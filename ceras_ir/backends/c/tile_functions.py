@@ -36,6 +36,9 @@ CACHE_LINE = 64
 PART_STORES = {1: "STORE_WHOLE", 2: "STORE_HALF", 4: "STORE_QUARTER"}
 """The macros that store a packed vector, a half or a quarter of it."""
 
+ORDER_PARAMETERS = ", const uint16_t *order, const int32_t *places"
+"""The C parameters of the order of steps and of the places of their input; see `quads.py`."""
+
 HALF_PREFIX, HALF_VECTOR = "HALF_", "model_i32h"
 """The prefix of macros for vectors of 8 lanes, and their type."""
 
@@ -200,7 +203,8 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
     )
     wide = product_lines(walk, lanes) + _sum_stores(walk, "STORE_I32")
-    return _function(walk, name, head + "int32_t *sums)", wide, sums_lines(walk, lanes))
+    head += f"int32_t *sums{ORDER_PARAMETERS if walk.is_ordered else ''})"
+    return _function(walk, name, head, wide, sums_lines(walk, lanes))
 
 
 def _sum_stores(walk: Walk, store: str) -> list[str]:
@@ -224,6 +228,8 @@ def _function(
     both = [f"#if {HAS_16_LANES}", *wide, "#else", *narrow, "#endif"] if narrow else wide
     if walk.is_long:
         both = narrow
+    if walk.is_ordered:
+        both = ["  (void)order, (void)places;", *both]
     return name, "\n".join([_title(walk), head, "{", *both, "}", ""])
 
 
@@ -236,7 +242,9 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     name += output_name(stores, lanes.suffix)
     lines = product_lines(walk, lanes)
     lines += output_lines(walk.tile, stores, lambda p, b: _full_vector(walk, p, b))
-    head = f"MODEL_TILE void {name}({output_parameters(stores, lanes.element)})"
+    parameters = output_parameters(stores, lanes.element)
+    parameters += ORDER_PARAMETERS if walk.is_ordered else ""
+    head = f"MODEL_TILE void {name}({parameters})"
     narrow = [] if lanes.has_halves else _narrow_lines(walk, stores, lanes)
     return _function(walk, name, head, lines, narrow)
 
@@ -479,4 +487,5 @@ def _shape_name(walk: Walk) -> str:
     kind = ("_half" if walk.ends_in_half else "") + ("_joined" if walk.joins_ends else "")
     kind += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
     kind += ("_ahead" if walk.fetches_next else "") + ("_long" if walk.is_long else "")
+    kind += "_ordered" if walk.is_ordered else ""
     return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{kind}"

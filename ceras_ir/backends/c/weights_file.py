@@ -189,6 +189,17 @@ HEAD = """\
 #endif
 #endif
 
+/* Whether bytes are multiplied without a dot-product instruction: sums of two or four products are
+ * computed in 16 bits if they fit. */
+#if MODEL_LANES == 8 && !defined(__AVXVNNI__) && \
+  !(defined(__AVX512VNNI__) && defined(__AVX512VL__))
+#define MODEL_QUADS 1
+#define MODEL_ORDER(constant) (constant)
+#else
+#define MODEL_QUADS 0
+#define MODEL_ORDER(constant) NULL
+#endif
+
 /* RISC-V vectors of any length, by the intrinsics of gcc 14 and clang 17; 0 for portable loops,
  * selected by -DMODEL_RVV=0. */
 #ifndef MODEL_RVV

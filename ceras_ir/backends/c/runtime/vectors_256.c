@@ -23,18 +23,22 @@ typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
 /* Widens the first two bytes of each word to 16 bits, or the other two. */
 #define LOWER_I8(w) _mm256_blend_epi16(EVEN_I8(w), _mm256_slli_epi32(ODD_I8(w), 16), 0xAA)
 #define UPPER_I8(w) _mm256_blend_epi16(_mm256_srli_epi32(EVEN_I8(w), 16), ODD_I8(w), 0xAA)
-/* Without a dot-product instruction: products of even and of odd bytes as 16 bits. */
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 #define DOT_256(sum, x, w) _mm256_dpbusd_epi32(sum, x, w)
 #define DOT_WORDS_256(sum, x, w) _mm256_dpwssd_epi32(sum, x, w)
 #elif defined(__AVXVNNI__)
 #define DOT_256(sum, x, w) _mm256_dpbusd_avx_epi32(sum, x, w)
 #else
+/* Without a dot-product instruction: products of even or of odd bytes as 16 bits. If sums of two
+ * products fit 16 bits, or sums of four of two steps, they are added before they are widened. */
 #define EVEN_U8(x) _mm256_and_si256(x, _mm256_set1_epi16(255))
 #define ODD_U8(x) _mm256_srli_epi16(x, 8)
 #define DOT_256(sum, x, w) \
-  ADD_256(ADD_256(sum, _mm256_madd_epi16(EVEN_U8(x), EVEN_I8(w))), \
-          _mm256_madd_epi16(ODD_U8(x), ODD_I8(w)))
+  DOT_WORDS_256(DOT_WORDS_256(sum, EVEN_U8(x), EVEN_I8(w)), ODD_U8(x), ODD_I8(w))
+#define DOT_PAIRS_256(sum, x, w) WIDEN_SUMS_256(sum, _mm256_maddubs_epi16(x, w))
+#define DOT_QUADS_256(sum, x, w, z, v) \
+  WIDEN_SUMS_256(sum, _mm256_add_epi16(_mm256_maddubs_epi16(x, w), _mm256_maddubs_epi16(z, v)))
+#define WIDEN_SUMS_256(sum, v) ADD_256(sum, _mm256_madd_epi16(v, _mm256_set1_epi16(1)))
 #endif
 #if !defined(DOT_WORDS_256)
 #define DOT_WORDS_256(sum, x, w) ADD_256(sum, _mm256_madd_epi16(x, w))
