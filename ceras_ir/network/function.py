@@ -335,6 +335,17 @@ def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
                 pending.append(op.results[0])
 
 
+def is_aligned_sum(op: Operation) -> bool:
+    """
+    Return whether `op` adds or subtracts two computed values of equal shapes. Accelerators compute
+    only such sums; the host broadcasts.
+    """
+    if not isinstance(op, graph.BinaryOp) or op.function not in (Binary.ADD, Binary.SUB):
+        return False
+    is_computed = not any(isinstance(v.owner, graph.ConstantOp) for v in (op.lhs, op.rhs))
+    return is_computed and shape_of(op.lhs) == shape_of(op.rhs)
+
+
 def is_copy(op: Operation) -> bool:
     """
     Return whether `op` is a clip without bounds, which copies the operand. Quantization can give

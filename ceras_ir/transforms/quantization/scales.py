@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import (
     data_operands,
+    is_aligned_sum,
     keeps_scale,
     quantized_layers,
     quantized_operations,
@@ -80,7 +81,8 @@ class ChooseZeroPointsPass(FloatNetworkPass):
     2. operands and results of shift-only functions, and their results after data movement;
     3. averages with ties that a multiplier would round wrongly;
     4. with `half-up` and `symmetric-factors`, the values that these options exclude. VTA rounds
-       half up, but sums and averages with zero points round to even.
+       half up, but sums and averages with zero points round to even. Sums of unequal shapes do not
+       count, because the host computes them.
 
     Accelerators fold the zero points of convolutions and products into the biases. Needs
     `graph.range` and `graph.exponent`. Changes no value.
@@ -138,12 +140,10 @@ def _is_symmetric(op: Operation) -> bool:
 
 def _rounds_to_even(op: Operation) -> bool:
     match op:
-        case graph.BinaryOp():
-            return op.function in (graph.Binary.ADD, graph.Binary.SUB)
         case graph.Pool2dOp():
             return op.function is graph.Pool.AVERAGE
         case _:
-            return False
+            return is_aligned_sum(op)
 
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:

@@ -13,6 +13,7 @@ from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -35,7 +36,7 @@ from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, stored_noise
 from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
-from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
+from ceras_ir.transforms.quantization.analysis.time_model import ACCELERATOR_HOST, HOST, TimeModel
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
 
@@ -325,6 +326,51 @@ def test_a_softmax_of_16_bits_takes_longer_on_a_host(*, narrow: bool, is_slower:
 def _is_wide(module: ModuleOp, data: str, budget: float, *, narrow: bool) -> bool:
     ChoosePrecisionPass(data, budget=budget, narrow=narrow).apply(load_context(), module)
     return "first" in precisions(module)
+
+
+SUMS = """
+!map = tensor<1x4x4x8xf32>
+!row = tensor<1x1x4x8xf32>
+func.func @main(%x: !map, %r: RIGHT) -> !map {
+  %w = graph.constant dense<1.0> : tensor<8x1x1x8xf32> : tensor<8x1x1x8xf32>
+  %0 = graph.conv2d %x, %w : (!map, tensor<8x1x1x8xf32>) -> !map
+  %1 = graph.binary add %0, %r : (!map, RIGHT) -> !map
+  %2 = graph.unary <exp> %1 {graph.precision = "PRECISION"} : !map
+  func.return %2 : !map
+}
+"""
+
+
+def sums(right: str, precision: str = "i8") -> FuncOp:
+    text = SUMS.replace("RIGHT", right).replace("PRECISION", precision)
+    return main_function(parse_text(load_context(), text, "sums.mlir"))
+
+
+def test_the_host_of_an_accelerator_takes_time() -> None:
+    """It adds unequal shapes, and computes floats."""
+    size, times = 4 * 4 * 8, TimeModel(narrow=True)
+    aligned = times.network(sums("!map"))
+    assert aligned == size * (8 + 2 * HOST.element + ACCELERATOR_HOST.table.narrow)
+    more = (ACCELERATOR_HOST.element - HOST.element) * size
+    assert times.network(sums("!row")) - aligned == more
+    floats = (ACCELERATOR_HOST.element - ACCELERATOR_HOST.table.narrow) * size
+    assert times.network(sums("!map", "f32")) - aligned == floats
+
+
+def test_a_depthwise_layer_on_the_host_is_hardly_slower() -> None:
+    text = """
+    !map = tensor<1x4x4x8xf32>
+    func.func @main(%x: !map) -> !map {
+      %w = graph.constant dense<1.0> : tensor<8x3x3x1xf32> : tensor<8x3x3x1xf32>
+      %0 = graph.conv2d %x, %w {groups = 8 : i64, padding = array<i64: 1, 1, 1, 1>}
+          : (!map, tensor<8x3x3x1xf32>) -> !map
+      func.return %0 : !map
+    }"""
+    main, times = main_function(parse_text(load_context(), text, "m.mlir")), TimeModel(narrow=True)
+    size, host = 4 * 4 * 8, ACCELERATOR_HOST
+    more = size * (host.element / 2 + 9 * host.unshared * host.wider_unshared)
+    assert times.widening(main.body.block.args[0]) == pytest.approx(more)
+    assert more < times.network(main) / 3
 
 
 def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:

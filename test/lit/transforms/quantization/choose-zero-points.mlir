@@ -57,6 +57,13 @@ func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: 0.0, 0.99>, gr
   // CHECK: %3 = {{.*}}graph.zero_point = -128 : i64
   // HALF-UP: %3 = {{.*}}graph.exponent = -5 : i64}
   %3 = graph.binary add %2, %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
+  // The host adds unequal shapes.
+  // CHECK: %4 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %4 = {{.*}}graph.zero_point = -128 : i64
+  %4 = graph.pool2d max %0 {kernel = array<i64: 4, 1>, strides = array<i64: 4, 1>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>) -> tensor<1x1x4x1xf32>
+  // CHECK: %5 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %5 = {{.*}}graph.zero_point = -128 : i64
+  %5 = graph.binary add %1, %4 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x1x4x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
 
