@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from c_harness import Array, place
+from c_harness import SANITIZE, Array, place
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
@@ -31,6 +31,13 @@ BUILDS = {
     # The parts of AVX-512 of the first processors with dot products.
     "unpacked": (*QUICK, "-march=native", "-mno-avx512vbmi") if X86 else FLAGS,
 }
+
+VECTOR_BUILDS = (
+    ("-O3", "-march=native"),
+    (*SANITIZE, "-march=native"),
+    ("-O2", "-mavx2", "-mfma") if X86 else FLAGS,
+)
+"""Builds with float vectors; the last has vectors of 8 lanes."""
 
 
 def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:

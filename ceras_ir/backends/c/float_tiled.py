@@ -1,16 +1,28 @@
 """
 Print float convolutions and matrix products in register tiles, like `linear_tiled` for integers.
+
+`float_blocks` has the tiles for vectors of 8 lanes.
 """
 
 from collections.abc import Sequence
-from math import prod
+from dataclasses import replace
+from math import inf, prod
 
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.float_blocks import (
+    block_calls,
+    blocked,
+    geometry,
+    memory_elements,
+    memory_of,
+)
 from ceras_ir.backends.c.layer import Layer, from_row
 from ceras_ir.backends.c.register_tiles import (
+    EIGHT_LANES,
     FLOAT_LANES,
+    FLOAT_TILES,
     FLOATS,
     LANES_PER_VECTOR,
 )
@@ -87,20 +99,55 @@ def _print_part(
     depth: int,
     declarations: Sequence[str],
 ) -> None:
+    with layer.variants(EIGHT_LANES) as otherwise:
+        _print_blocks(layer, op, part, names, depth, declarations)
+        otherwise()
+        _print_tiles(layer, op, part, names, depth, declarations)
+
+
+def _print_blocks(
+    layer: Layer,
+    op: LinearOperation,
+    part: RowPart,
+    names: tuple[str, str, str, str, str],
+    depth: int,
+    declarations: Sequence[str],
+) -> None:
+    """Print a part of a layer for vectors of 8 lanes."""
+    x, y, w, b, residual = names
+    nest = blocked(part.nest, max(layer.options.workspace, layer.options.winograd // 2))
+    bounds = op.activation.clip_range if op.activation is not None else None
+    low, high = map(float_literal, bounds or (-inf, inf))
+    walk = replace(part.walk, tile=nest.tile)
+    layer.line(f"const struct rows_f32 windows = {geometry(nest, walk, low, high)};", depth)
+    memory = memory_of(layer, memory_elements(nest.tile.positions))
+    strip, source = _source(layer, part, nest, x)
+    first = nest.first_output("b")
+    more = f"{part.result(residual)} + at" if residual else ""
+    places = source, part.panel(w), f"{b} + {first}", f"{part.result(y)} + at", more
+    body = [
+        f"const int32_t at = {nest.output_at()} + {first};",
+        *block_calls(layer, nest, places),
+    ]
+    print_loops(layer, nest, strip, body, depth=depth, declarations=(*declarations, *memory))
+
+
+def _print_tiles(
+    layer: Layer,
+    op: LinearOperation,
+    part: RowPart,
+    names: tuple[str, str, str, str, str],
+    depth: int,
+    declarations: Sequence[str],
+) -> None:
     x, y, w, b, residual = names
     nest, walk = part.nest, part.walk
     add_products(layer.kernels, walk, FLOATS)
-    strip: Strip | None = None
-    if nest.in_place:
-        source = nest.place_of(part.input(x))
-    else:
-        copy = halo_of(float_halo(layer), x, "0.0f")
-        strip = Strip.of(layer, ("float", "strip"), nest.strip_elements, 4, copy)
-        source = f"strip + {nest.input_at()}"
+    strip, source = _source(layer, part, nest, x)
     bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
     text = float_tile(walk, stores, has_clamp=bounds is not None)
-    tile = layer.kernels.add(*text, FLOAT_LANES)
+    tile = layer.kernels.add(*text, FLOAT_TILES)
     first = nest.first_output("b")
     arguments = f"{source}, {part.panel(w)}, {b} + {first}, {part.result(y)} + at"
     if residual:
@@ -113,6 +160,18 @@ def _print_part(
         arguments += f", {nest.next_part(w)}"
     body = [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"]
     print_loops(layer, nest, strip, body, depth=depth, declarations=declarations)
+
+
+def _source(layer: Layer, part: RowPart, nest: Nest, x: str) -> tuple[Strip | None, str]:
+    """
+    Return the copy of input rows, if the loops `nest` need it, and the C expression of the first
+    window of a tile.
+    """
+    if nest.in_place:
+        return None, nest.place_of(part.input(x))
+    copy = halo_of(float_halo(layer), x, "0.0f")
+    strip = Strip.of(layer, ("float", "strip"), nest.strip_elements, 4, copy)
+    return strip, f"strip + {nest.input_at()}"
 
 
 def float_halo(layer: Layer) -> str:

@@ -31,6 +31,12 @@ FLOAT_LANES = "MODEL_F32"
 FLOAT_VECTORS = f"{FLOAT_LANES} && !{RVV}"
 """Float vectors other than RISC-V, for which compilers vectorize the portable loops."""
 
+EIGHT_LANES, FLOAT_TILES = f"{FLOAT_LANES} == 8", f"{FLOAT_LANES} && {FLOAT_LANES} != 8"
+"""
+Preprocessor conditions: float vectors of 8 lanes, which `float_blocks` prints, and vectors of other
+lengths, for which layers have register tiles.
+"""
+
 VECTOR_REGISTERS = 32
 
 MULTIPLY_LATENCY_CYCLES = 4

@@ -31,7 +31,6 @@ from ceras_ir.backends.c.quads import (
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
-    FLOAT_LANES,
     FLOATS,
     LANES_PER_VECTOR,
     NEON,
@@ -221,10 +220,7 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     sizes = {*_small(walk), *(_small(walk, for_dots=True) if walk.is_long else ())}
     for positions in sorted(sizes):
         name = _name(positions, lanes, has_pieces=has_pieces)
-        if lanes is FLOATS:
-            text = _float_products(positions, LANES_PER_VECTOR // 8, has_pieces=has_pieces)
-            kernels.add(name, text, f"{FLOAT_LANES} == 8")
-        else:
+        if lanes is not FLOATS:
             text = _products(positions, lanes, has_pieces=has_pieces)
             kernels.add(name, text, f"{CONDITION} == 8")
         if walk.is_ordered:
@@ -344,27 +340,3 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     body.append(held_sums(positions))
     parts = Body([f"model_256 {', '.join(sums)};"], body, stores)
     return _function(positions, lanes, ("taken",), parts, has_pieces=has_pieces)
-
-
-def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
-    """
-    Return the text of a C function that computes float sums for `positions` positions and 16
-    outputs, which occupy `vectors` vectors. Sums start at the bias, or at 0 if the pointer to it is
-    NULL.
-    """
-    each, blocks = range(positions), range(vectors)
-    offsets = [f" + {b * LANES_PER_VECTOR // vectors}" if b else "" for b in blocks]
-    start = [
-        f"model_f32v {', '.join(f's0_{b} = {{0}}' for b in blocks)};",
-        f"if (bias) {', '.join(f's0_{b} = LOAD_F32(bias{offsets[b]})' for b in blocks)};",
-        *(f"model_f32v {', '.join(f's{p}_{b} = s0_{b}' for b in blocks)};" for p in each[1:]),
-    ]
-    weights = ", ".join(f"w{b} = LOAD_F32(w{offsets[b]})" for b in blocks)
-    body, stores = [f"const model_f32v {weights};", "model_f32v v;"], list[str]()
-    for p in each:
-        products = ", ".join(f"s{p}_{b} = FMA(s{p}_{b}, v, w{b})" for b in blocks)
-        body.append(f"v = SPLAT_F32({_row('at', p, 'column')}), {products};")
-        to = _row("sums", p, "width")
-        stores.append(f"{', '.join(f'STORE_F32({to}{offsets[b]}, s{p}_{b})' for b in blocks)};")
-    parts = Body(start, body, stores)
-    return _function(positions, FLOATS, ("taken",), parts, has_pieces=has_pieces)

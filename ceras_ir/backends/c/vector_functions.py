@@ -11,7 +11,7 @@ from ceras_ir.backends.c.values import apply
 from ceras_ir.dialects.graph import Function, FunctionAttr
 
 VECTOR_FUNCTIONS = (Function.GELU, Function.SIGMOID, Function.TANH)
-"""Functions of which `runtime/` has a file `NAME_512.c`."""
+"""Functions of which `runtime/` has files `NAME_512.c` and `NAME_256.c`."""
 
 ELEMENTS_AT_ONCE = 3 * LANES_PER_VECTOR
 """The number of elements that these functions compute at a time."""
@@ -25,7 +25,7 @@ def vector_function(layer: Layer, function: FunctionAttr) -> str | None:
     is_known = layer.options.vectors and function.data in VECTOR_FUNCTIONS
     if not is_known or function.affine is not None:
         return None
-    for version in ("f32", "512"):
+    for version in ("f32", "512", "256"):
         layer.kernels.use(f"{function.data}_{version}")
     return layer.kernels.use("all", NAME=str(function.data))
 

@@ -6,14 +6,17 @@ F(4x4, 3x3) if that needs fewer instructions: 36 products for 16 results instead
 rounding errors are about three times as large.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, inf
 
+from ceras_ir.backends.c.float_blocks import Block, memory_elements
 from ceras_ir.backends.c.float_tiled import activate, float_halo
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.neon_tiles import MAX_POSITIONS
 from ceras_ir.backends.c.register_tiles import (
-    FLOAT_LANES,
+    EIGHT_LANES,
+    FLOAT_TILES,
     FLOATS,
     LANES_PER_VECTOR,
     Tile,
@@ -35,6 +38,12 @@ from ceras_ir.interpreters.float_text import float_literal
 FLOAT_SLACK = 16
 """
 The number of floats between value k and value k + 1, so that they use different sets of the caches.
+"""
+
+MAX_BLOCK_CHANNELS, MAX_BLOCK_PATCHES = 128, 28
+"""
+For vectors of 8 lanes: the channels of which filters are transformed at a time, and the patches of
+a tile. Transformed filters then remain in the second-level cache, and sums in the first.
 """
 
 MAX_CYCLE_RATIO = 1.1
@@ -231,15 +240,114 @@ class Winograd:
         Print the statements of the layer that use vector instructions. `names` are the C names of
         input, result, weights, bias and residual ("" without a residual).
         """
-        x, y, w, bias, residual = names
-        nest, tile, size = self.nest, self.tile, self.size
-        strip, patch, panel = self.sizes
-        kernel = "winograd_f32" if size == 2 else f"winograd_f32_{size}"
-        layer.kernels.use(kernel)
-        halo = float_halo(layer)
+        if self.size == 2:
+            with layer.variants(EIGHT_LANES) as otherwise:
+                self._print_blocks(layer, op, names)
+                otherwise()
+                self._print_tiles(layer, op, names)
+        else:
+            self._print_tiles(layer, op, names)
+        activate(layer, op, self.nest, names[1])
+
+    def _print_blocks(
+        self, layer: Layer, op: LinearOperation, names: tuple[str, str, str, str, str]
+    ) -> None:
+        """Print the loops for vectors of 8 lanes, with blocks of 16 outputs."""
+        w = names[2]
+        nest, width = self.nest, self.tile.width
+        layer.kernels.use("winograd_blocks_f32")
+        channels = nest.channels
+        taps = -(-channels // -(-channels // MAX_BLOCK_CHANNELS))
+        rows = -(-self.patches // -(-self.patches // MAX_BLOCK_PATCHES))
+        patch, panel = self.sizes[1], taps * LANES_PER_VECTOR + FLOAT_SLACK
+        tiles, each = -(-self.patches // rows), self.values * rows * LANES_PER_VECTOR
+        is_whole = taps == channels
+        memory = (0 if is_whole else (tiles * each)) + memory_elements(rows)
+        way = replace(self, tile=Tile(rows, 1, 1))
+        block = Block.of(rows, 2).add(layer.kernels)
+        last, k = self.patches - rows, nest.channels
+        from_ = f"{w} + b / {width} * {9 * k * width} + b % {width}"
+        sums = (
+            f"float sums[{each}];" if is_whole else f"float *sums = memory + i / {rows} * {each};"
+        )
+        rest = f"memory + {memory - memory_elements(rows)}"
+        count = str(taps) if is_whole or k % taps == 0 else f"({k} - c < {taps} ? {k} - c : {taps})"
+        start = "zeros" if is_whole else "c ? 0 : zeros"
+        end = "" if is_whole else f"if (c + {taps} >= {k}) "
+        body = [
+            f"const float zeros[{LANES_PER_VECTOR}] = {{0}};",
+            f"for (int32_t c = 0; c < {k}; c += {taps}) {{",
+            f"  const struct rows_f32 windows = {{1, {k}, 0, {LANES_PER_VECTOR}, 1, 0, 1, 0, "
+            f"{count}, {LANES_PER_VECTOR}, -INFINITY, INFINITY}};",
+            f"  winograd_f32_block(filters, {panel}, {from_} + c * {width}, {k * width}, {count}, "
+            f"{width});",
+            f"  for (int32_t i = 0; i < {self.patches}; i += {rows}) {{",
+            f"    const int32_t p = i < {last} ? i : {last};",
+            f"    {sums}",
+            f"    for (int32_t k = 0; k < {self.values}; ++k)",
+            f"      {block}(&windows, patches + k * {patch} + p * {k} + c, filters + k * {panel}, "
+            f"{start}, sums + k * {rows * LANES_PER_VECTOR}, 0, {rows}, {LANES_PER_VECTOR}, 0, "
+            f"{rest});",
+            f"    {end}{way._results(names)}",
+            "  }",
+            "}",
+        ]
+        way._print_loops(layer, op, names, {"filters": self.values * panel, "memory": memory}, body)
+
+    def _print_tiles(
+        self, layer: Layer, op: LinearOperation, names: tuple[str, str, str, str, str]
+    ) -> None:
+        """Print the loops for vectors of other lengths, with register tiles."""
+        nest, tile = self.nest, self.tile
+        _, patch, panel = self.sizes
         walk = Walk(tile, 1, nest.channels, 0, nest.channels, nest.channels)
         add_products(layer.kernels, walk, FLOATS)
-        products = layer.kernels.add(*products_tile(walk), FLOAT_LANES)
+        products = layer.kernels.add(*products_tile(walk), FLOAT_TILES)
+        last = self.patches - tile.rows
+        body = [
+            *self._filters(names[2]),
+            f"for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
+            f"  const int32_t p = i < {last} ? i : {last};",
+            f"  float sums[{self.values * tile.rows * tile.width}];",
+            f"  for (int32_t k = 0; k < {self.values}; ++k)",
+            f"    {products}(patches + k * {patch} + p * {nest.channels}, "
+            f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",
+            f"  {self._results(names)}",
+            "}",
+        ]
+        self._print_loops(layer, op, names, {"filters": self.values * panel}, body)
+
+    @property
+    def _kernel(self) -> str:
+        """The start of the names of the C functions."""
+        return "winograd_f32" if self.size == 2 else f"winograd_f32_{self.size}"
+
+    def _results(self, names: tuple[str, str, str, str, str]) -> str:
+        """Return the C call that computes the results of a tile from patch `p`."""
+        _, y, _, bias, residual = names
+        return (
+            f"{self._kernel}_results({y} + at, {f'{residual} + at' if residual else '0'}, "
+            f"sums, {bias} + b, p, {self.tile.rows}, {self.tile.width}, &to);"
+        )
+
+    def _print_loops(
+        self,
+        layer: Layer,
+        op: LinearOperation,
+        names: tuple[str, str, str, str, str],
+        buffers: Mapping[str, int],
+        body: Sequence[str],
+    ) -> None:
+        """
+        Print the loops over strips and panels around the statements `body`, with `buffers` of
+        floats in the workspace in addition to the strip and the patches.
+        """
+        x = names[0]
+        nest, tile, size = self.nest, self.tile, self.size
+        strip, patch, _ = self.sizes
+        kernel = self._kernel
+        layer.kernels.use(kernel)
+        halo = float_halo(layer)
         bounds = op.activation.clip_range if op.activation is not None else None
         low, high = map(float_literal, bounds or (-inf, inf))
         title = "Winograd" if size == 2 else "Large Winograd"
@@ -251,17 +359,12 @@ class Winograd:
         at = f"{size} * first * {nest.columns * nest.outputs} + b"
         if nest.images > 1:
             at = f"image * {nest.rows * nest.columns * nest.outputs} + {at}"
-        last = self.patches - tile.rows
         strips, panels = -(-self.down // self.strip), nest.outputs // tile.width
         before = f"r / {self.strip} * {panels}"
         before = f"image * {strips * panels} + {before}" if nest.images > 1 else before
         images = [f"for (int32_t image = 0; image < {nest.images}; ++image)"]
         units = nest.images * strips * panels
-        sizes = {
-            "strip": strip,
-            "patches": self.values * patch,
-            "filters": self.values * panel,
-        }
+        sizes = {"strip": strip, "patches": self.values * patch, **buffers}
         layer.kernels.use("share")
         if is_shared(layer):
             own = (layer.own_scratch("float", name, count, 4) for name, count in sizes.items())
@@ -287,20 +390,10 @@ class Winograd:
             "    }",
             "    for (int32_t panel = own.first; panel < own.end; ++panel) {",
             f"      const int32_t b = panel * {tile.width};",
-            *(f"      {line}" for line in self._filters(w)),
-            f"      for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
-            f"        const int32_t p = i < {last} ? i : {last};",
-            f"        float sums[{self.values * tile.rows * tile.width}];",
-            f"        for (int32_t k = 0; k < {self.values}; ++k)",
-            f"          {products}(patches + k * {patch} + p * {nest.channels}, "
-            f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",
-            f"        const int32_t at = {at};",
-            f"        {kernel}_results({y} + at, {f'{residual} + at' if residual else '0'}, "
-            f"sums, {bias} + b, p, {tile.rows}, {tile.width}, &to);",
-            "      }",
+            f"      const int32_t at = {at};",
+            *(f"      {text}" for text in body),
             "    }",
             "  }",
             "}",
         ]
         layer.block(lines)
-        activate(layer, op, nest, y)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from c_harness import SANITIZE, Array, check, constant, make_network
-from c_tiles import BUILDS, source
+from c_harness import Array, check, constant, make_network
+from c_tiles import BUILDS, VECTOR_BUILDS, source
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import SSAValue
@@ -129,7 +129,7 @@ def test_floats(n: int):
             for b in (None, bias)
         ]
 
-    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+    for flags in (*VECTOR_BUILDS, ("-O1",)):
         with np.errstate(all="ignore"):
             check(make_network([(f32, x.shape)], build), {"input0": x}, flags=flags)
 

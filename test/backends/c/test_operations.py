@@ -4,7 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from c_harness import SANITIZE, check, constant, make_network
+from c_harness import check, constant, make_network
+from c_tiles import VECTOR_BUILDS
 from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16, i32
 from xdsl.ir import SSAValue
@@ -62,7 +63,7 @@ def test_functions_of_arrays_are_bit_exact(function: Function):
         product = graph.MatmulOp(v, constant(ones), result_element=f32, activation=attribute)
         return [product.result, graph.UnaryOp(w, attribute).result]
 
-    for flags in (("-O1", "-march=native"), (*SANITIZE, "-march=native"), ("-O1", "-DMODEL_F32=0")):
+    for flags in (*VECTOR_BUILDS, ("-O1", "-DMODEL_F32=0")):
         module = make_network([(f32, (x.size, 1)), (f32, bits.shape)], build)
         with np.errstate(all="ignore"):
             check(module, {"input0": x[:, None], "input1": bits.view(np.float32)}, flags=flags)
@@ -81,7 +82,7 @@ def test_sums_of_rows_are_bit_exact():
         last = ((v, len(graph.shape_of(v)) - 1) for v in values)
         return [graph.ReduceOp(graph.Reduce.SUM, v, [axis]).result for v, axis in last]
 
-    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+    for flags in (*VECTOR_BUILDS, ("-O1",)):
         module = make_network([(f32, s) for s in shapes], build)
         check(module, rows, flags=flags)
 
@@ -108,7 +109,7 @@ def test_softmax_of_rows_is_bit_exact():
     def build(*values: SSAValue) -> list[SSAValue]:
         return [graph.SoftmaxOp(v, 1).result for v in values]
 
-    for flags in (("-O3", "-march=native"), (*SANITIZE, "-march=native"), ("-O1",)):
+    for flags in (*VECTOR_BUILDS, ("-O1",)):
         module = make_network([(f32, x.shape) for x in rows.values()], build)
         with np.errstate(all="ignore"):
             check(module, rows, flags=flags)

@@ -90,7 +90,7 @@ BUILDS = {
 def test_results(name: str):
     """Check odd maps, all borders, several images; residuals and activations."""
     module = network()
-    assert source(module).count("/* Winograd") == 2 * len(SHAPES)
+    assert source(module).count("/* Winograd") == 4 * len(SHAPES)
     check(module, tolerance=ROUNDING, flags=BUILDS[name])
 
 

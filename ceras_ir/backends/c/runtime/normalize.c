@@ -1,5 +1,6 @@
 #include "sqrt_f32.c"
 #include "normalize_512.c"
+#include "normalize_256.c"
 /* Normalizes rows of n numbers by the mean, if `centred`, and the deviation; sums in index
  * order. */
 static void normalize(const float *restrict x, float *restrict y, const float *restrict scale,
@@ -10,6 +11,11 @@ static void normalize(const float *restrict x, float *restrict y, const float *r
   for (int32_t r = 0; r < rows; r += 16) {
     const int32_t count = (rows - r) < 16 ? rows - r : 16;
     normalize_512(&x[r * n], &y[r * n], scale, bias, count, n, centred, epsilon);
+  }
+#elif MODEL_F32 == 8
+  for (int32_t r = 0; r < rows; r += 8) {
+    const int32_t count = (rows - r) < 8 ? rows - r : 8;
+    normalize_256(&x[r * n], &y[r * n], scale, bias, count, n, centred, epsilon);
   }
 #else
   for (int32_t r = 0; r < rows; ++r) {
