@@ -2,7 +2,8 @@
 Measure the resources of the nnet circuits in Verilog, and the share of the array that networks use.
 
     python benchmarks/nnet_circuits.py --chip xcup|ecp5 [--lanes 16] [--bus 16] [--lines BYTES]
-    python benchmarks/nnet_circuits.py --place [--lanes 4] [--bus 8] ...  by nextpnr, ECP5-85F
+    python benchmarks/nnet_circuits.py --place 1 2 3 [--lanes 4] [--bus 8] ...  by nextpnr for an
+        ECP5-85F, with each of the seeds
     python benchmarks/nnet_circuits.py --layers 1000 [--lanes 16] ...     random, in Verilator
     python benchmarks/nnet_circuits.py DIR...    compiled with --target nnet --board ceras_zcu104
 """
@@ -11,6 +12,7 @@ import argparse
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -43,12 +45,17 @@ def synthesize(size: CircuitSize, family: str) -> None:
     print(f"memories: {found.ram18} of 18 kbit ({found.ram18 / 2:g} of 36)")
 
 
-def place(size: CircuitSize) -> None:
-    """Place and route for an ECP5-85F; nextpnr chooses the pins."""
+GOAL_MHZ = 100
+"""The clock for which nextpnr optimizes."""
+
+
+def place(size: CircuitSize, seeds: Sequence[int]) -> None:
+    """Place and route for an ECP5-85F with each of the seeds; nextpnr chooses the pins."""
     with tempfile.TemporaryDirectory(dir=Path.home()) as work:
         netlist(size, "ecp5", Path(work))
-        clock = route(Path(work) / "net.json", "85k CABGA756 6", 80)
-    print(f"ECP5-85F, speed grade 6: {clock:.1f} MHz after place and route")
+        for seed in seeds:
+            clock = route(Path(work) / "net.json", "85k CABGA756 6", GOAL_MHZ, seed)
+            print(f"ECP5-85F, speed grade 6, seed {seed}: {clock:.1f} MHz after place and route")
 
 
 def layers(size: CircuitSize, count: int, first: int) -> None:
@@ -90,7 +97,7 @@ def main() -> None:
     parser.add_argument("--bus", type=int, default=DEFAULT.bus_bytes)
     parser.add_argument("--lines", type=int, default=DEFAULT.line_bytes)
     parser.add_argument("--results", type=int, default=DEFAULT.result_bytes)
-    parser.add_argument("--place", action="store_true")
+    parser.add_argument("--place", nargs="+", type=int, metavar="SEED", default=())
     parser.add_argument("--layers", type=int, metavar="N")
     parser.add_argument("--first", type=int, default=0, metavar="SEED")
     arguments = parser.parse_args()
@@ -101,7 +108,7 @@ def main() -> None:
         if arguments.chip:
             synthesize(size, arguments.chip)
         if arguments.place:
-            place(size)
+            place(size, arguments.place)
     except InputError as error:
         raise SystemExit(str(error)) from None
     if arguments.layers:

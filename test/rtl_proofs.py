@@ -45,7 +45,7 @@ def hold(proof: Proof, properties: Path, folder: Path) -> None:
     # In WebAssembly, yosys reads files of the current folder.
     for path in (properties, RULES, *proof.others):
         (folder / path.name).write_bytes(path.read_bytes())
-    names = [path.name for path in (properties, RULES, proof.source, *proof.others)]
+    names = [path.name for path in (properties, RULES, *proof.others, proof.source)]
     (folder / proof.source.name).write_text(text, "ascii")
     for cycles in lengths:
         output = _refuted(proof.top, folder, names, cycles)

@@ -51,7 +51,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import entries_of
 from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import STREAM_FIFO, Part, include_folder, verilate
+from ceras_ir.support.native import SKID_BUFFER, STREAM_FIFO, Part, include_folder, verilate
 from ceras_ir.support.programs import run_program
 from ceras_ir.targets import MICROSECONDS, Prediction
 from ceras_ir.targets.capabilities import Manifest
@@ -178,7 +178,7 @@ class CircuitFigures:
 def library_files() -> dict[str, str]:
     """Return the text of the SystemVerilog modules that all circuits use, by file name."""
     library = files("ceras_ir.backends.dataflow") / "hdl"
-    found = [STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
+    found = [SKID_BUFFER, STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
     return {e.name: e.read_text(encoding="utf-8") for e in sorted(found, key=lambda e: e.name)}
 
 

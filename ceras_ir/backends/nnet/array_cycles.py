@@ -33,17 +33,17 @@ TABLE_WORD_BYTES = 8  # of a table, written per cycle
 # The array.
 BLOCK_START = 8  # from the last row that a block needs to its first input vector
 SWAP = 5  # from the first input vector of a tile until the next weights may arrive
-ARRAY_DEPTH = 8  # from an input vector to the epilogue, in addition to `MAX_CHAIN_ROWS`
+ARRAY_DEPTH = 9  # from an input vector to the epilogue, in addition to `MAX_CHAIN_ROWS`
 
 # The epilogue. The sums have two halves.
 EPILOGUE_STEP = 1  # from the last sum of a half to the first sum of the other half
 HALF_FREE = 6  # from the last sum of a half to the first product that is added in the same half
-HEADER_FREE = 12  # the same to the constants of the tile after the next, which precede the weights
-EPILOGUE_DEPTH = 8  # from a sum to the write command
+HEADER_FREE = 11  # the same to the constants of the tile after the next, which precede the weights
+EPILOGUE_DEPTH = 7  # from a sum to the write command
 
 # The writer. The results have two halves.
-WRITE_START = 9  # from a full half, or the last beat of the other, to the first beat
-WRITE_FREE = 4  # from the last beat of a half to the first sum that may be written to it
+WRITE_START = 10  # from a full half, or the last beat of the other, to the first beat
+WRITE_FREE = 3  # from the last beat of a half to the first sum that may be written to it
 WRITE_END = 15  # from the last beat to the end, in addition to the latency
 
 

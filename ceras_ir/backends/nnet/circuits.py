@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ceras_ir.support.block_design import PROCESSORS, BusCore, design_files
-from ceras_ir.support.native import AXI_LITE_PORT, STREAM_FIFO
+from ceras_ir.support.native import AXI_LITE_PORT, SKID_BUFFER, STREAM_FIFO
 from ceras_ir.support.registers import RegisterConstant, register_constants
 
 NNET_FOLDER = Path(__file__).parent
@@ -97,7 +97,7 @@ def circuit_sources() -> list[Path]:
     """
     package = package_source()
     own = sorted({*package.parent.glob("*.sv")} - {package})
-    return [package, AXI_LITE_PORT, *own, STREAM_FIFO]
+    return [package, AXI_LITE_PORT, *own, STREAM_FIFO, SKID_BUFFER]
 
 
 HEADER = "registers.h"

@@ -6,7 +6,7 @@ import pytest
 from rtl_proofs import Proof, hold, needs_yosys
 
 import ceras_ir.backends.dataflow
-from ceras_ir.support.native import STREAM_FIFO
+from ceras_ir.support.native import SKID_BUFFER, STREAM_FIFO
 
 pytestmark = [needs_yosys, pytest.mark.slow]
 
@@ -20,7 +20,7 @@ PROOFS = (
     Proof("input_proof", HDL / "stream_input.sv", "!fills && !port_last;", "0;", 12),
     Proof("output_proof", HDL / "stream_output.sv", "if (ends) port_valid", "port_valid", 8),
     Proof("table_proof", HDL / "function_table.sv", "= !out_valid || out_ready", "= 1", 8),
-    Proof("skid_proof", HDL / "skid_buffer.sv", "if (!holds) held", "held"),
+    Proof("skid_proof", SKID_BUFFER, "if (!holds) held", "held"),
     Proof("ring_proof", HDL / "row_ring.sv", "!= ROW_BITS'(CAPACITY)", "!= '1", 12),
     Proof(
         "ring_proof", HDL / "row_ring.sv", "rows_written <= complete", "rows_written <= started", 12

@@ -73,7 +73,8 @@ module lite_proof (
   end
 endmodule
 
-// A burst remains until it is accepted, and crosses no multiple of 256 bytes.
+// A burst remains until it is accepted, and crosses no multiple of 256 bytes. The bursts of a start
+// are those of a reference that adds the bytes of one after the other.
 module walker_proof (
     input logic clk,
     input logic rst,
@@ -111,7 +112,165 @@ module walker_proof (
   );
   held #(30) burst (clk, rst, valid, burst_ready, {at, bytes, place, last});
 
-  always @(posedge clk) if (!rst && valid) assert (at[7:0] + bytes <= 256);
+  logic [11:0] next_at, run;
+  logic [31:0] left, whole, step, runs_left;
+  logic [7:0] next_place;
+  logic [9:0] size;
+
+  assign size = left < 256 - next_at[7:0] ? left : 256 - next_at[7:0];
+
+  always @(posedge clk) begin
+    if (!rst && valid) assert (at[7:0] + bytes <= 256);
+`ifdef BOUNDED
+    // The last burst is accepted before the next start.
+    assume (!start || (!valid && runs != 0 && length != 0));
+    if (!rst && valid) begin
+      assert (at == next_at && bytes == size && place == next_place);
+      assert (last == (runs_left == 1 && left == size));
+    end
+    if (valid && burst_ready) begin
+      next_at <= left == size ? run + step : next_at + size;
+      run <= left == size ? run + step : run;
+      left <= left == size ? whole : left - size;
+      runs_left <= runs_left - (left == size);
+      next_place <= next_place + size;
+    end
+    if (start && ready) begin
+      {next_at, run, whole, left} <= {address, address, length, length};
+      {step, runs_left, next_place} <= {pitch, runs, 8'b0};
+    end
+`endif
+  end
+endmodule
+
+// The result of the output stage is that of a single sum, division and rounding.
+module finish_proof (
+    input logic clk,
+    input logic rst,
+    input logic [31:0] sum,
+    input logic [31:0] constant,
+    input logic [7:0] residual,
+    input logic [4:0] residual_shift,
+    input logic [7:0] shift,
+    input logic to_even,
+    input logic [7:0] zero_point,
+    input logic [7:0] low,
+    input logic [7:0] high
+);
+  logic [7:0] result;
+  logic [3:0] age;
+  logic [24:0] held;
+  logic [6*32-1:0] totals;
+  logic [5*8-1:0] shifts;
+  logic signed [31:0] total, near;
+  logic signed [7:0] amount;
+  logic signed [32:0] twice, halves;
+  logic signed [33:0] left, down, rounded;
+  logic [5:0] right;
+  logic [7:0] expected;
+  logic up;
+
+  lane_epilogue dut (
+      .clk(clk),
+      .sum(sum),
+      .constant(constant),
+      .residual(residual),
+      .residual_shift(residual_shift),
+      .shift(shift),
+      .to_even(to_even),
+      .zero_point(zero_point),
+      .low(low),
+      .high(high),
+      .result(result)
+  );
+
+  assign total = totals[6*32-1-:32];
+  assign amount = shifts[5*8-1-:8];
+  assign near = total < -32768 ? -32768 : total > 32768 ? 32768 : total;
+  assign right = amount > 33 ? 33 : amount;
+  assign twice = {total, 1'b0};
+  assign halves = twice >>> right;
+  // A bit of half a unit is rounded up, unless the rest is 0 and the result is even.
+  assign up = halves[0] && (!to_even || (halves << right) != twice || halves[1]);
+  assign down = (halves >>> 1) + $signed({1'b0, up});
+  assign left = near * (34'sd1 <<< -amount);
+  assign rounded = $signed(zero_point) + (amount < 0 ? left : down);
+  assign expected = rounded < $signed(low) ? low : rounded > $signed(high) ? high : rounded[7:0];
+
+  always @(posedge clk) begin
+    age <= age == 15 ? 15 : age + 1;
+    totals <= {totals, sum + constant + ($signed({{24{residual[7]}}, residual}) <<< residual_shift)};
+    shifts <= {shifts, shift};
+    held <= {to_even, zero_point, low, high};
+    if (rst) age <= 0;
+`ifdef BOUNDED
+    assume ($signed(shift) >= -8 && $signed(low) <= $signed(high));
+    assume (age == 0 || held == {to_even, zero_point, low, high});
+    if (!rst && age > 6) assert (result == expected);
+`endif
+  end
+endmodule
+
+// A launch starts two cycles after the last write to the registers of the layer.
+module start_proof (
+    input logic clk,
+    input logic rst,
+    input logic start_queue,
+    input logic [31:0] length,
+    input logic outside,
+    input logic done,
+    input logic beat_valid
+);
+  logic wants_layer, write, written, start, wrote;
+
+  launch_control control (
+      .clk(clk),
+      .rst(rst),
+      .core_rst(1'b0),
+      .start_layer(1'b0),
+      .start_queue(start_queue),
+      .abort(1'b0),
+      .outside(outside),
+      .queue_outside(1'b0),
+      .length(length),
+      .wants_layer(wants_layer),
+      .layer_there(written),
+      .oversize(1'b0),
+      .read_failed(1'b0),
+      .write_failed(1'b0),
+      .done(done),
+      .quiet(1'b1),
+      .start(start),
+      .halt(),
+      .busy(),
+      .finished(),
+      .status(),
+      .launches(),
+      .cycles()
+  );
+  launch_queue queue (
+      .clk(clk),
+      .rst(rst),
+      .start(start_queue),
+      .first(40'b0),
+      .length(length),
+      .burst_valid(),
+      .burst_ready(1'b1),
+      .burst_address(),
+      .burst_bytes(),
+      .beat_valid(beat_valid),
+      .beat_data(128'b0),
+      .wants_layer(wants_layer),
+      .write(write),
+      .word(),
+      .value(),
+      .written(written)
+  );
+
+  always @(posedge clk) begin
+    wrote <= write;
+    if (!rst && start) assert (!write && !wrote);
+  end
 endmodule
 
 // Requests remain until they are accepted. At most 16 bursts are outstanding. A halted reader

@@ -41,52 +41,65 @@ module axi_reader #(
   localparam TAG_BITS = CLIENTS + PLACE_BITS + LANE + SIZE_BITS + 1 + 1;
 
   logic [TAG_BITS-1:0] tags[0:OUTSTANDING-1];
-  logic [TAG-1:0] asked, answered;
-  logic free, turn;
+  logic [TAG-2:0] asked, answered;
+  logic [TAG-1:0] outstanding;
+  logic [CLIENTS-1:0] chosen;
+  logic free, granted, turn;
 
   logic [ADDRESS_BITS-1:0] address;
-  logic [SIZE_BITS-1:0] bytes;
-  logic [SIZE_BITS:0] end_byte;
+  logic [SIZE_BITS:0] end_byte, last_byte;
   logic [PLACE_BITS-1:0] place;
   logic last;
 
-  assign free = (!arvalid || arready) && TAG'(asked - answered) != TAG'(OUTSTANDING);
-  assign burst_ready = !free || halt ? 4'b0000 : burst_valid[0] ? 4'b0001
+  assign free = (!arvalid || arready) && !outstanding[TAG-1];
+  assign chosen = burst_valid[0] ? 4'b0001
       : burst_valid[1] && !(burst_valid[2] && turn) ? 4'b0010 : burst_valid[2] ? 4'b0100
       : burst_valid[3] ? 4'b1000 : 4'b0000;
-  assign quiet = !arvalid && asked == answered;
+  assign burst_ready = !free || halt ? 4'b0000 : chosen;
+  assign granted = free && !halt && |burst_valid;
+  assign quiet = !arvalid && outstanding == 0;
 
   always_comb begin
     address = '0;
-    bytes = '0;
     place = '0;
     last = 0;
+    end_byte = '0;
+    last_byte = '0;
     for (int i = 0; i < CLIENTS; i++)
-      if (burst_ready[i]) begin
+      if (chosen[i]) begin
         address = burst_address[i*ADDRESS_BITS+:ADDRESS_BITS];
-        bytes = burst_bytes[i*SIZE_BITS+:SIZE_BITS];
         place = burst_place[i*PLACE_BITS+:PLACE_BITS];
         last = burst_last[i];
+        end_byte = (SIZE_BITS + 1)'(burst_bytes[i*SIZE_BITS+:SIZE_BITS])
+            + (SIZE_BITS + 1)'(burst_address[i*ADDRESS_BITS+:LANE]);
+        last_byte = (SIZE_BITS + 1)'(burst_bytes[i*SIZE_BITS+:SIZE_BITS])
+            + (SIZE_BITS + 1)'(burst_address[i*ADDRESS_BITS+:LANE]) - 1;
       end
   end
-
-  assign end_byte = (SIZE_BITS + 1)'(bytes) + (SIZE_BITS + 1)'(address[LANE-1:0]);
 
   always_ff @(posedge clk) begin
     if (arready) arvalid <= 0;
     if (burst_ready[1] || burst_ready[2]) turn <= burst_ready[1];
-    if (|burst_ready) begin
+    if (granted) begin
       arvalid <= 1;
       araddr <= {address[ADDRESS_BITS-1:LANE], LANE'(0)};
-      arlen <= 8'((end_byte - 1) >> LANE);
-      tags[asked[TAG-2:0]] <= {
-        burst_ready, place - PLACE_BITS'(address[LANE-1:0]), address[LANE-1:0], end_byte, last
+      arlen <= 8'(last_byte >> LANE);
+      tags[asked] <= {
+        chosen, place - PLACE_BITS'(address[LANE-1:0]), address[LANE-1:0], end_byte, last
       };
       asked <= asked + 1;
     end
+    case ({
+      granted, rvalid && rlast
+    })
+      2'b10: outstanding <= outstanding + 1;
+      2'b01: outstanding <= outstanding - 1;
+      default: ;
+    endcase
     if (rst) begin
       arvalid <= 0;
       asked <= 0;
+      outstanding <= 0;
       turn <= 0;
     end
   end
@@ -98,7 +111,7 @@ module axi_reader #(
   logic ends;
 
   assign rready = 1;
-  assign {client, to, skip, stop, ends} = tags[answered[TAG-2:0]];
+  assign {client, to, skip, stop, ends} = tags[answered];
 
   always_ff @(posedge clk) begin
     beat_valid <= rvalid && !halt ? client : '0;
@@ -110,7 +123,7 @@ module axi_reader #(
     beat_mask[j] <= position + (SIZE_BITS + 1)'(j) < stop && (position != 0 || LANE'(j) >= skip);
     if (rvalid) begin
       position <= rlast ? '0 : position + (SIZE_BITS + 1)'(BUS_BYTES);
-      answered <= answered + TAG'(rlast);
+      answered <= answered + (TAG - 1)'(rlast);
     end
     if (rst) begin
       beat_valid <= 0;

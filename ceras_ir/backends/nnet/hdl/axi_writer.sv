@@ -1,10 +1,11 @@
-// Write runs of bytes from a buffer over an AXI4 port, in bursts. The buffer responds after three
+// Write runs of bytes from a buffer over an AXI4 port, in bursts. The buffer responds after READ
 // cycles. With `halt`, the current burst is finished, and no further burst starts.
 module axi_writer #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 16,
     parameter BUS_BYTES = 16,
-    parameter BURST_BYTES = 256
+    parameter BURST_BYTES = 256,
+    parameter READ = 4
 ) (
     input logic clk,
     input logic rst,
@@ -80,15 +81,15 @@ module axi_writer #(
   assign read_address = from + PLACE_BITS'(position);
 
   // Signals that accompany the data.
-  logic [2:0] asked, ends, releases;
-  logic [3*BUS_BYTES-1:0] masks;
+  logic [READ-1:0] asked, ends, releases;
+  logic [READ*BUS_BYTES-1:0] masks;
   logic [BUS_BYTES-1:0] mask;
 
   always_comb
     for (int j = 0; j < BUS_BYTES; j++)
     mask[j] = position + (SIZE_BITS + 1)'(j) < stop && (position != 0 || LANE'(j) >= skip);
 
-  assign read_done = releases[2];
+  assign read_done = releases[READ-2];
   assign bready = 1;
   assign pop = wvalid && wready;
   assign quiet = ready && !burst_valid && !active && !awvalid && in_flight == 0 && unanswered == 0
@@ -96,10 +97,10 @@ module axi_writer #(
 
   always_ff @(posedge clk) begin
     if (awready) awvalid <= 0;
-    asked <= {asked[1:0], ask};
-    ends <= {ends[1:0], final_beat};
-    masks <= {masks[2*BUS_BYTES-1:0], mask};
-    releases <= {releases[1:0], ask && final_beat && last};
+    asked <= {asked[READ-2:0], ask};
+    ends <= {ends[READ-2:0], final_beat};
+    masks <= {masks[(READ-1)*BUS_BYTES-1:0], mask};
+    releases <= {releases[READ-2:0], ask && final_beat && last};
     if (ask) begin
       position <= position + (SIZE_BITS + 1)'(BUS_BYTES);
       if (final_beat) active <= 0;
@@ -117,7 +118,13 @@ module axi_writer #(
     end
     in_flight <= in_flight + 5'(ask) - 5'(pop);
     failed <= bvalid && bresp[1];
-    unanswered <= unanswered + 16'(burst_valid && burst_ready) - 16'(bvalid);
+    case ({
+      burst_valid && burst_ready, bvalid
+    })
+      2'b10: unanswered <= unanswered + 1;
+      2'b01: unanswered <= unanswered - 1;
+      default: ;
+    endcase
     if (rst) begin
       active <= 0;
       awvalid <= 0;
@@ -138,9 +145,9 @@ module axi_writer #(
   ) beats (
       .clk(clk),
       .rst(rst),
-      .in_valid(asked[2]),
+      .in_valid(asked[READ-1]),
       .in_ready(),
-      .in_data((8 * COLUMNS)'({ends[2], masks[3*BUS_BYTES-1-:BUS_BYTES], read_data})),
+      .in_data((8 * COLUMNS)'({ends[READ-1], masks[READ*BUS_BYTES-1-:BUS_BYTES], read_data})),
       .in_row(16'b0),
       .in_channel(16'b0),
       .out_valid(wvalid),

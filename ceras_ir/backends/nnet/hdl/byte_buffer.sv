@@ -1,6 +1,6 @@
 // A memory with unaligned writes of WRITE bytes and reads of READ bytes. Each column of the memory
 // has a separate address, so that an access needs a single cycle. Addresses wrap at the end. The
-// latency of a read is three cycles.
+// latency of a read is four cycles: address, memory, its output register, and rotation.
 module byte_buffer #(
     parameter BYTES = 4096,
     parameter WRITE = 16,
@@ -18,10 +18,10 @@ module byte_buffer #(
   localparam TURN = $clog2(COLUMNS);
   localparam WORD = ADDRESS_BITS - TURN;
 
-  logic [TURN-1:0] write_turn, read_turn, turn1, turn2;
+  logic [TURN-1:0] write_turn, read_turn, turn1, turn2, turn3;
   logic [WORD-1:0] write_word, read_word;
   logic [COLUMNS-1:0] wide_write, columns_write;
-  logic [8*COLUMNS-1:0] wide_data, columns_data, words, turned;
+  logic [8*COLUMNS-1:0] wide_data, columns_data, words, stored, turned;
 
   assign {write_word, write_turn} = write_address;
   assign {read_word, read_turn} = read_address;
@@ -33,7 +33,9 @@ module byte_buffer #(
     columns_data <= (8 * COLUMNS)'(({wide_data, wide_data} << {write_turn, 3'b0}) >> 8 * COLUMNS);
     turn1 <= read_turn;
     turn2 <= turn1;
-    turned <= (8 * COLUMNS)'({words, words} >> {turn2, 3'b0});
+    turn3 <= turn2;
+    stored <= words;
+    turned <= (8 * COLUMNS)'({stored, stored} >> {turn3, 3'b0});
   end
 
   assign read_data = turned[8*READ-1:0];

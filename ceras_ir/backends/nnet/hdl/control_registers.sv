@@ -54,10 +54,17 @@ module control_registers #(
 
   logic [32*WORDS-1:0] words;
   logic [WORDS-1:0] faulty, zero_is_faulty;
+  logic others_outside;
+  logic [32*(FIRST+WORDS)-1:0] all_words;  // zeros precede the layer
   logic [31:0] found, current, value, written, new_value;
   logic [INDEX-1:0] word;
-  logic [5:0] new_word;
-  logic act, writes, refused, is_layer, writable, exists, set, put, faulty_value;
+  logic [31:0] put_value;
+  logic [5:0] new_word, put_word;
+  logic act, writes, refused, set, put, was_put, faulty_value;
+  // Of the register of an access, known a cycle before `act`.
+  logic is_control, is_layer, exists, idle_writable, busy_writable, writable, starts;
+  logic in_layer, found_exists, found_idle, found_busy;
+  logic [5:0] layer_word;
   logic is_done, global_enable, enable, pending;
 
   axi_lite_port #(
@@ -93,60 +100,51 @@ module control_registers #(
   );
 
   // The registers of a layer have a single write port, for the bus if idle, and for the queue.
-  assign is_layer = word >= INDEX'(FIRST) && word < INDEX'(FIRST + WORDS);
   assign put = copy || (set && is_layer);
-  assign new_word = copy ? copy_word : 6'(word - INDEX'(FIRST));
+  assign new_word = copy ? copy_word : layer_word;
   assign new_value = copy ? copy_value : value;
 
   register_limits limits (
-      .word(new_word),
-      .value(new_value),
+      .word(put_word),
+      .value(put_value),
       .outside(faulty_value),
       .zero_outside(zero_is_faulty)
   );
 
-  assign outside = faulty != 0 || layer.ring_bytes > LINE_BYTES || layer.table_bytes > 256 * TABLES;
+  // A launch is checked in the cycle of its start, two cycles after the last word is written.
+  assign outside = others_outside || faulty[WORDS-1];
+  assign all_words = {words, (32 * FIRST)'(0)};
 
   assign queue_outside = queue_length == 0 || queue_address[63:40] != 0
       || queue_address % layer_registers::DESCRIPTOR_BYTES != 0;
 
   always_comb begin
     found = '0;
-    exists = 1;
-    writable = 0;
+    found_exists = 1;
     case (word)
       INDEX'(layer_registers::CONTROL): begin
         found[layer_registers::BUSY] = busy;
         found[layer_registers::DONE] = is_done;
         found[layer_registers::IDLE] = !busy;
         found[layer_registers::READY] = !busy;
-        // If busy, only an abort has an effect.
-        writable = !busy || (!written[layer_registers::START]
-            && !written[layer_registers::START_QUEUE]);
       end
       INDEX'(layer_registers::GLOBAL_ENABLE): begin
         found[0] = global_enable;
-        writable = 1;
       end
       INDEX'(layer_registers::ENABLE): begin
         found[0] = enable;
-        writable = 1;
       end
       INDEX'(layer_registers::PENDING): begin
         found[0] = pending;
-        writable = 1;
       end
       INDEX'(layer_registers::QUEUE_ADDRESS): begin
         found = queue_address[31:0];
-        writable = !busy;
       end
       INDEX'(layer_registers::QUEUE_ADDRESS_HIGH): begin
         found = queue_address[63:32];
-        writable = !busy;
       end
       INDEX'(layer_registers::QUEUE_LENGTH): begin
         found = queue_length;
-        writable = !busy;
       end
       INDEX'(layer_registers::CYCLES): found = cycles;
       INDEX'(layer_registers::STATUS): found = 32'(status);
@@ -158,20 +156,28 @@ module control_registers #(
       INDEX'(layer_registers::BUILT_RESULT_BYTES): found = RESULT_BYTES;
       INDEX'(layer_registers::BUILT_TABLES): found = TABLES;
       default: begin
-        exists = is_layer;
-        writable = is_layer && !busy;
-        for (int i = 0; i < WORDS; i++) if (word == INDEX'(i + FIRST)) found = words[32*i+:32];
+        found_exists = in_layer;
+        if (in_layer) found = all_words[32*word[5:0]+:32];
       end
     endcase
   end
 
+  always_comb begin
+    in_layer = word >= INDEX'(FIRST) && word < INDEX'(FIRST + WORDS);
+    // If busy, only an abort and the interrupt can be written.
+    found_busy = word == INDEX'(layer_registers::CONTROL)
+        || word == INDEX'(layer_registers::GLOBAL_ENABLE)
+        || word == INDEX'(layer_registers::ENABLE) || word == INDEX'(layer_registers::PENDING);
+    found_idle = found_busy || in_layer || word == INDEX'(layer_registers::QUEUE_ADDRESS)
+        || word == INDEX'(layer_registers::QUEUE_ADDRESS_HIGH)
+        || word == INDEX'(layer_registers::QUEUE_LENGTH);
+  end
+
+  assign starts = is_control
+      && (written[layer_registers::START] || written[layer_registers::START_QUEUE]);
+  assign writable = busy ? busy_writable && !starts : idle_writable;
   assign refused = writes ? !writable : !exists;
   assign set = act && writes && writable;
-  assign start_layer = set && word == INDEX'(layer_registers::CONTROL)
-      && written[layer_registers::START];
-  assign start_queue = set && word == INDEX'(layer_registers::CONTROL)
-      && written[layer_registers::START_QUEUE] && !written[layer_registers::START];
-  assign abort = set && word == INDEX'(layer_registers::CONTROL) && written[layer_registers::ABORT];
   assign irq = global_enable && enable && pending;
 
   // The low half of an address comes first.
@@ -182,11 +188,24 @@ module control_registers #(
   end
 
   always_ff @(posedge clk) begin
+    is_control <= word == INDEX'(layer_registers::CONTROL);
+    is_layer <= in_layer;
+    layer_word <= 6'(word - INDEX'(FIRST));
+    exists <= found_exists;
+    busy_writable <= found_busy;
+    idle_writable <= found_idle;
+    start_layer <= set && is_control && written[layer_registers::START];
+    start_queue <= set && is_control && written[layer_registers::START_QUEUE]
+        && !written[layer_registers::START];
+    abort <= set && is_control && written[layer_registers::ABORT];
+    others_outside <= faulty[WORDS-2:0] != 0 || layer.ring_bytes > LINE_BYTES
+        || layer.table_bytes > 256 * TABLES;
     for (int i = 0; i < WORDS; i++)
-      if (put && new_word == 6'(i)) begin
-        words[32*i+:32] <= new_value;
-        faulty[i] <= faulty_value;
-      end
+      if (put && new_word == 6'(i)) words[32*i+:32] <= new_value;
+    was_put <= put;
+    put_word <= new_word;
+    put_value <= new_value;
+    for (int i = 0; i < WORDS; i++) if (was_put && put_word == 6'(i)) faulty[i] <= faulty_value;
     if (set)
       case (word)
         INDEX'(layer_registers::GLOBAL_ENABLE): global_enable <= value[0];
@@ -207,6 +226,10 @@ module control_registers #(
       pending <= 1;
     end
     if (rst || core_rst) begin
+      was_put <= 0;
+      start_layer <= 0;
+      start_queue <= 0;
+      abort <= 0;
       words <= '0;
       faulty <= zero_is_faulty;
       is_done <= 0;

@@ -4,7 +4,7 @@
 module epilogue_sequencer #(
     parameter LANES = 16,
     parameter PLACE_BITS = 16,
-    parameter LATENCY = 8  // from reading the residual to the results
+    parameter LATENCY = 12  // from reading the residual to the results
 ) (
     input logic clk,
     input logic rst,
@@ -26,10 +26,10 @@ module epilogue_sequencer #(
     output logic [1:0] residual_taken,
     output logic [PLACE_BITS-1:0] residual_address,
     output logic [7:0] sum_address,  // two cycles later
-    output logic sum_half,
+    output logic sum_half,  // with the sums
     output logic [LANES-1:0] write,  // LATENCY cycles later
     output logic [PLACE_BITS-1:0] write_address,
-    output logic [1:0] write_quarter,
+    output logic [1:0] write_quarter,  // a cycle before them
     // The results to be written.
     output logic [1:0] result_full,
     input logic [1:0] result_written,
@@ -41,7 +41,7 @@ module epilogue_sequencer #(
   localparam LANE_BITS = $clog2(LANES);
 
   logic running, half, bank, residual_half, result_half, ends, group_end, go;
-  logic [1:0] claimed;
+  logic [1:0] claimed, continues;
   logic [9:0] pixel, count;
   logic [PLACE_BITS-2:0] place, step, result_place;
   logic [1:0] quarter;
@@ -60,7 +60,7 @@ module epilogue_sequencer #(
 
   assign go = !running && full[half] && !(|(half_free & (2'b01 << half))) && header_ready[bank]
       && (!layer.mode[layer_registers::HAS_RESIDUAL] || residual_there[residual_half])
-      && (group_place[half] != 0 || !claimed[result_half]);
+      && (continues[half] || !claimed[result_half]);
   assign floats = layer.mode[layer_registers::MAKES_FLOATS];
   assign last_quarter = !floats || quarter == 3;
   assign ends = running && last_quarter && pixel + 1 == count;
@@ -186,21 +186,25 @@ module epilogue_sequencer #(
   );
 
   assign sum_address = addresses[16+:8];
-  assign sum_half = halves[2];
-  assign header_bank = banks[3];
-  assign table_bank = banks[LATENCY-1];
+  assign sum_half = halves[4];
+  assign header_bank = banks[4];
+  assign table_bank = banks[LATENCY-2];
   assign write = masks[LANES*LATENCY+:LANES] & {LANES{issued[LATENCY]}};
   assign write_address = {result_halves[LATENCY], places[(PLACE_BITS-1)*LATENCY+:PLACE_BITS-1]};
-  assign write_quarter = quarters[2*LATENCY+:2];
+  assign write_quarter = quarters[2*(LATENCY-1)+:2];
   assign half_free = ended[4] ? 2'b01 << halves[4] : 2'b00;
-  assign header_taken = ended[DEPTH] ? 2'b01 << banks[DEPTH] : 2'b00;
+  // The number of the table is used last.
+  assign header_taken = ended[LATENCY-2] ? 2'b01 << banks[LATENCY-2] : 2'b00;
   assign residual_taken = ended_group[4] ? 2'b01 << residual_halves[4] : 2'b00;
   assign idle = !running && issued[DEPTH:1] == 0 && claimed == 0;
 
   always_ff @(posedge clk) begin
+    // The place is known long before the half is full.
+    for (int h = 0; h < 2; h++) continues[h] <= group_place[h] != 0;
     claimed <= claimed & ~result_written;
     result_full <= result_full & ~result_written;
-    if (ended_group[DEPTH]) result_full[result_halves[DEPTH]] <= 1;
+    // The writer reads the first result six cycles later, after the last one is written.
+    if (ended_group[LATENCY-2]) result_full[result_halves[LATENCY-2]] <= 1;
 
     if (running) begin
       quarter <= quarter + 1;

@@ -29,7 +29,7 @@ module launch_control (
   typedef enum logic [2:0] {
     IDLE,
     LOAD,
-    CHECK,
+    WRITE,
     RUN,
     STOP
   } state_t;
@@ -40,8 +40,7 @@ module launch_control (
   assign busy = state != IDLE;
   assign halt = state == STOP;
   assign wants_layer = state == LOAD;
-  assign running = state == LOAD || state == CHECK || state == RUN;
-  assign last = !in_queue || launches + 1 == length;
+  assign running = state == LOAD || state == WRITE || state == RUN;
   assign finished = (state == RUN && failures == 0 && done && last)
       || (state == STOP && quiet && !after_reset);
 
@@ -50,13 +49,13 @@ module launch_control (
     failures[layer_registers::READ_FAILED] = running && read_failed;
     failures[layer_registers::WRITE_FAILED] = running && write_failed;
     failures[layer_registers::ABORTED] = running && abort;
-    failures[layer_registers::REJECTED] = (state == IDLE && start_layer && outside)
-        || (state == IDLE && start_queue && queue_outside) || (state == CHECK && outside)
-        || (state == RUN && oversize);
+    failures[layer_registers::REJECTED] = (state == IDLE && start_queue && queue_outside)
+        || (state == RUN && ((start && outside) || oversize));
   end
 
   always_ff @(posedge clk) begin
     start <= 0;
+    last <= !in_queue || launches + 1 == length;
     status <= status | failures;
     cycles <= cycles + 32'(busy);
     case (state)
@@ -69,8 +68,8 @@ module launch_control (
         launches <= 0;
         cycles <= 0;
       end
-      LOAD: if (layer_there) state <= CHECK;
-      CHECK: begin
+      LOAD: if (layer_there) state <= WRITE;
+      WRITE: begin
         start <= 1;
         state <= RUN;
       end

@@ -12,7 +12,7 @@ module line_loader #(
     input logic [31:0] rows_free,  // the number of rows that are no longer needed
     input logic row_arrives,
     output logic [31:0] rows_there,
-    output logic idle,  // all rows are loaded
+    output logic idle,  // all rows were loaded a cycle before
     output logic burst_valid,
     input logic burst_ready,
     output logic [ADDRESS_BITS-1:0] burst_address,
@@ -20,13 +20,13 @@ module line_loader #(
     output logic [PLACE_BITS-1:0] burst_place,
     output logic burst_last
 );
-  logic ready, go, running;
+  logic ready, go, running, complete, room;
   logic [31:0] row;
   logic [ADDRESS_BITS-1:0] address;
   logic [PLACE_BITS:0] place, next_place;
 
-  assign idle = !running && rows_there == layer.input_rows;
-  assign go = running && ready && $signed(row - rows_free) < $signed(layer.slots);
+  assign idle = !running && complete;
+  assign go = running && ready && room;
   assign next_place = place + (PLACE_BITS + 1)'(layer.row_bytes);
 
   run_walker #(
@@ -52,6 +52,9 @@ module line_loader #(
   );
 
   always_ff @(posedge clk) begin
+    // `room` is valid two cycles after a row, the earliest cycle in which the walker is ready.
+    room <= $signed(row - rows_free) < $signed(layer.slots);
+    complete <= rows_there == layer.input_rows;
     rows_there <= rows_there + 32'(row_arrives);
     if (go) begin
       row <= row + 1;
@@ -61,6 +64,7 @@ module line_loader #(
     end
     if (start) begin
       running <= 1;
+      room <= 1;
       row <= 0;
       rows_there <= 0;
       address <= ADDRESS_BITS'(layer.input_address);

@@ -61,14 +61,15 @@ module nnet_core #(
   localparam RESULT_BITS = $clog2(RESULT_BYTES);
   localparam SIZE_BITS = $clog2(BURST_BYTES) + 1;
   localparam CHAIN = LANES < 8 ? LANES : 8;
-  // Stages after the read of a value: memory, padding, array, sums.
-  localparam VALUE = 4;
+  // Stages after the read of a value: byte buffer, padding, array, sums.
+  localparam READ = 4;
+  localparam VALUE = READ + 1;
   localparam TERM = VALUE + CHAIN + 2;
-  localparam EPILOGUE = 9;
+  localparam EPILOGUE = READ + 8;
   localparam TABLE_BITS = $clog2(TABLES);
 
   layer_registers::layer_t layer;
-  logic start, done, launched;
+  logic start, done, launched, emptied;
   // Starts and ends of launches.
   logic start_layer, start_queue, abort, outside, queue_outside, busy, ended, halt, reset, oversize;
   logic read_failed, write_failed, reader_quiet, writer_quiet, copy, copied, wants_layer;
@@ -227,7 +228,7 @@ module nnet_core #(
   logic [8*BUS_BYTES-1:0] stream_data;
   logic [15:0] table_place;
   logic [63:0] table_data;
-  logic load_table, load_header, load_bank, load_tile, weights_there, swap;
+  logic load_table, load_header, load_bank, load_tile, weights_there, tile_read, swap;
   logic [1:0] header_ready, header_taken;
 
   assign burst_place[LINE_BITS-1:0] = '0;
@@ -258,7 +259,7 @@ module nnet_core #(
       .header_bank(load_bank),
       .load_tile(load_tile),
       .tile_ready(weights_there),
-      .tile_taken(swap),
+      .tile_taken(tile_read),
       .header_ready(header_ready),
       .header_taken(header_taken)
   );
@@ -396,8 +397,9 @@ module nnet_core #(
   );
 
   logic [8*LANES-1:0] line_data, value;
-  logic [3:0] begins;
-  logic [LANES-1:0] outside1, outside2, outside3;
+  logic [VALUE-1:0] begins;
+  logic [LANES-1:0] outside1;
+  logic [LANES*READ-1:0] late_outside;
 
   byte_buffer #(
       .BYTES(LINE_BYTES),
@@ -412,7 +414,9 @@ module nnet_core #(
       .read_data(line_data)
   );
 
-  assign swap = begins[3] && !values;
+  // The next weights follow a cycle after `tile_read`, in the order of the rows, as does `swap`.
+  assign tile_read = begins[VALUE-2] && !values;
+  assign swap = begins[VALUE-1] && !values;
 
   // Signals that accompany a value to the sums.
   logic [TERM:0] reads, firsts, halves, endings;
@@ -420,7 +424,7 @@ module nnet_core #(
 
   delay_line #(
       .WIDTH(1),
-      .STAGES(3),
+      .STAGES(VALUE - 1),
       .RESET(1)
   ) begins_line (
       .clk(clk),
@@ -481,19 +485,27 @@ module nnet_core #(
 
   always_ff @(posedge clk) begin
     if (tile_taken && !values) swapping <= 1;
-    else if (swap) swapping <= 0;
+    else if (tile_read) swapping <= 0;
     for (int j = 0; j < LANES; j++) begin
       outside1[j] <= read_outside || read_position + 24'(j) < 0
           || read_position + 24'(j) >= $signed(24'(layer.row_bytes));
-      value[8*j+:8] <= outside3[j] ? layer.outside : line_data[8*j+:8];
+      value[8*j+:8] <= late_outside[LANES*(READ-1)+j] ? layer.outside : line_data[8*j+:8];
     end
-    outside2 <= outside1;
-    outside3 <= outside2;
     if (reset) swapping <= 0;
   end
 
+  delay_line #(
+      .WIDTH(LANES),
+      .STAGES(READ - 1)
+  ) outside_line (
+      .clk(clk),
+      .rst(reset),
+      .now(outside1),
+      .taps(late_outside)
+  );
+
   logic [32*LANES-1:0] products, terms, next;
-  logic [8*LANES*(CHAIN+3)-1:0] late_values;
+  logic [8*LANES*(CHAIN+2)-1:0] late_values;
 
   product_array #(
       .LANES(LANES),
@@ -512,7 +524,7 @@ module nnet_core #(
 
   delay_line #(
       .WIDTH(8 * LANES),
-      .STAGES(CHAIN + 2)
+      .STAGES(CHAIN + 1)
   ) late_line (
       .clk(clk),
       .rst(reset),
@@ -522,16 +534,17 @@ module nnet_core #(
 
   generate
     for (genvar j = 0; j < LANES; j++) begin : term
-      logic signed [31:0] late;
-      assign late = 32'($signed(late_values[8*(LANES*(CHAIN+2)+j)+:8]));
-      assign terms[32*j+:32] = values ? late <<< layer.input_shift[4:0] : products[32*j+:32];
+      logic signed [31:0] late, shifted;
+      assign late = 32'($signed(late_values[8*(LANES*(CHAIN+1)+j)+:8]));
+      always_ff @(posedge clk) shifted <= late <<< layer.input_shift[4:0];
+      assign terms[32*j+:32] = values ? shifted : products[32*j+:32];
     end
   endgenerate
 
   // Sums of two tiles of outputs: one is accumulated, the other is in the epilogue.
   logic [32*LANES-1:0] sums0, sums1, old, finished;
   logic [7:0] sum_address, write_pixel;
-  logic sum_half, sum_half1, write_sum, write_half, write_ends;
+  logic sum_half, write_sum, write_half, write_ends;
   logic [32*LANES-1:0] write_sums;
 
   sum_memory #(
@@ -542,7 +555,7 @@ module nnet_core #(
       .write(write_sum && !write_half),
       .write_address(write_pixel),
       .write_data(write_sums),
-      .read_address(full[0] ? sum_address : read_pixels[8*(TERM-1)+:8]),
+      .read_address(full[0] ? sum_address : read_pixels[8*(TERM-2)+:8]),
       .read_data(sums0)
   );
 
@@ -554,12 +567,12 @@ module nnet_core #(
       .write(write_sum && write_half),
       .write_address(write_pixel),
       .write_data(write_sums),
-      .read_address(full[1] ? sum_address : read_pixels[8*(TERM-1)+:8]),
+      .read_address(full[1] ? sum_address : read_pixels[8*(TERM-2)+:8]),
       .read_data(sums1)
   );
 
   assign old = halves[TERM] ? sums1 : sums0;
-  assign finished = sum_half1 ? sums1 : sums0;
+  assign finished = sum_half ? sums1 : sums0;
 
   always_comb begin
     for (int j = 0; j < LANES; j++) begin
@@ -579,7 +592,6 @@ module nnet_core #(
     write_sums <= next;
     full <= full & ~half_free;
     if (write_ends) full[write_half] <= 1;
-    sum_half1 <= sum_half;
     if (reset) begin
       write_sum <= 0;
       write_ends <= 0;
@@ -662,14 +674,14 @@ module nnet_core #(
   generate
     for (genvar j = 0; j < LANES; j++) begin : lane
       logic [39:0] constant;
-      // The shift is needed two cycles after the constant. Both remain for the entire tile, and the
+      // The shift is needed a cycle after the constant. Both remain for the entire tile, and the
       // next tile starts at least two cycles later.
       assign constant = header_bank ? header1[64*j+:40] : header0[64*j+:40];
       // In a header, byte 4 is the shift, 5 the table, 6 the residual shift.
       logic [4:0] residual_shift;
       assign residual_shift = header_bank ? header1[64*j+48+:5] : header0[64*j+48+:5];
-      logic [7:0] next_shift, shift;
-      always_ff @(posedge clk) {shift, next_shift} <= {next_shift, constant[39:32]};
+      logic [7:0] shift;
+      always_ff @(posedge clk) shift <= constant[39:32];
       lane_epilogue finish (
           .clk(clk),
           .sum(finished[32*j+:32]),
@@ -687,7 +699,8 @@ module nnet_core #(
     if (TABLES != 0) begin : with_tables
       logic [8*LANES-1:0] looked_up;
       logic [32*LANES-1:0] entries;
-      assign results = floats ? entries[8*LANES*write_quarter+:8*LANES] : looked_up;
+      always_ff @(posedge clk)
+        results <= floats ? entries[8*LANES*write_quarter+:8*LANES] : looked_up;
       for (genvar j = 0; j < LANES; j = j + 2) begin : two
         // A header remains until the lookup of the last pixel.
         logic [2*TABLE_BITS-1:0] number;
@@ -710,7 +723,8 @@ module nnet_core #(
         );
       end
     end else begin : without_tables
-      always_ff @(posedge clk) results <= clamped;
+      logic [8*LANES-1:0] waiting;
+      always_ff @(posedge clk) {results, waiting} <= {waiting, clamped};
     end
   endgenerate
 
@@ -761,7 +775,8 @@ module nnet_core #(
       .ADDRESS_BITS(ADDRESS_BITS),
       .PLACE_BITS(RESULT_BITS),
       .BUS_BYTES(BUS_BYTES),
-      .BURST_BYTES(BURST_BYTES)
+      .BURST_BYTES(BURST_BYTES),
+      .READ(READ)
   ) writer (
       .clk(clk),
       .rst(rst),
@@ -792,14 +807,18 @@ module nnet_core #(
       .failed(write_failed)
   );
 
-  // The launch is done: there are no pending tiles, sums or results.
-  assign done = launched && !start && planner_idle && runner_idle && reads[TERM:1] == 0
-      && lines_idle && !write_sum && claimed == 0 && full == 0 && epilogue_idle && result_full == 0 && result_idle
-      && reader_quiet && writer_quiet;
+  // The launch is done: a cycle ago, no tiles, sums or results were left, and all are written.
+  assign done = emptied && writer_quiet;
 
   always_ff @(posedge clk) begin
+    emptied <= launched && !start && planner_idle && runner_idle && reads[TERM:1] == 0
+        && lines_idle && !write_sum && claimed == 0 && full == 0 && epilogue_idle
+        && result_full == 0 && result_idle && reader_quiet;
     if (done) launched <= 0;
     if (start) launched <= 1;
-    if (reset) launched <= 0;
+    if (reset) begin
+      launched <= 0;
+      emptied <= 0;
+    end
   end
 endmodule

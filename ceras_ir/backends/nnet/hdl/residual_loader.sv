@@ -34,6 +34,7 @@ module residual_loader #(
   logic [9:0] pixels;
   logic [2:0] settled;
   logic [31:0] block_distance, distance, all_bytes, group, left, length;
+  logic [ADDRESS_BITS-1:0] address;
 
   block_walker blocks (
       .clk(clk),
@@ -51,8 +52,6 @@ module residual_loader #(
 
   assign dense = layer.mode[layer_registers::DENSE_RESIDUAL];
   assign left = layer.outputs - group;
-  assign last_group = left <= layer.group_tiles * LANES;
-  assign length = last_group ? left : layer.group_tiles * LANES;
   assign step = state == ASK && ready && !claimed[half] && last_group;
 
   run_walker #(
@@ -64,7 +63,7 @@ module residual_loader #(
       .rst(rst),
       .start(state == ASK && !claimed[half]),
       .ready(ready),
-      .address(ADDRESS_BITS'(layer.residual_address) + ADDRESS_BITS'(distance) + ADDRESS_BITS'(group)),
+      .address(address),
       .runs(dense ? 1 : 32'(pixels)),
       .length(dense ? all_bytes : length),
       .pitch(layer.residual_pitch),
@@ -78,6 +77,11 @@ module residual_loader #(
   );
 
   always_ff @(posedge clk) begin
+    // These are valid two cycles after a group, the earliest cycle in which the walker is ready.
+    last_group <= left <= layer.group_tiles * LANES;
+    length <= left <= layer.group_tiles * LANES ? left : layer.group_tiles * LANES;
+    address <= ADDRESS_BITS'(layer.residual_address) + ADDRESS_BITS'(distance)
+        + ADDRESS_BITS'(group);
     block_distance <= 34'(pixels) * 24'(layer.residual_pitch);
     all_bytes <= 32'(pixels) * 16'(layer.outputs);
     if (step) distance <= distance + block_distance;

@@ -32,12 +32,13 @@ module result_writer #(
   state_t state;
   logic half, dense;
   logic [1:0] size;  // bits of the index of a byte in a result
+  logic [9:0] count;  // pixels of the half
   logic [31:0] distance, block_distance, all_bytes;
 
   assign idle = state == IDLE;
   assign dense = layer.mode[layer_registers::DENSE_RESULT];
   assign writer_start = state == ASK && writer_ready;
-  assign runs = dense ? 1 : 32'(pixels[half]);
+  assign runs = dense ? 1 : 32'(count);
   assign size = layer.mode[layer_registers::MAKES_FLOATS] ? 2'd2 : 2'd0;
   assign length = dense ? all_bytes : bytes[half] << size;
   assign pitch = layer.result_pitch;
@@ -45,7 +46,8 @@ module result_writer #(
   assign written = state == READ && read_done ? 2'b01 << half : 2'b00;
 
   always_ff @(posedge clk) begin
-    all_bytes <= (32'(pixels[half]) * 16'(bytes[half])) << size;
+    count <= pixels[half];
+    all_bytes <= (32'(count) * 16'(bytes[half])) << size;
     address <= ADDRESS_BITS'(layer.result_address) + ADDRESS_BITS'(distance)
         + ADDRESS_BITS'(group[half] << size);
     case (state)
@@ -56,7 +58,7 @@ module result_writer #(
         state <= MULTIPLY;
       end
       MULTIPLY: begin
-        block_distance <= 34'(pixels[half]) * 24'(layer.result_pitch);
+        block_distance <= 34'(count) * 24'(layer.result_pitch);
         state <= ADD;
       end
       ADD: state <= ASK;

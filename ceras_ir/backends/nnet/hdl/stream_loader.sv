@@ -36,6 +36,7 @@ module stream_loader #(
   localparam LANE = $clog2(BUS_BYTES);
   // Rows of the array accept weights in order, so wide beats must wait.
   localparam WAIT = BUS_BYTES > LANES ? 8 : 0;
+  localparam BURST_BEATS = BURST_BYTES / BUS_BYTES;
   localparam TABLE_PARTS = BUS_BYTES / 8;
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
   localparam TILE_BEATS = LANES * LANES / BUS_BYTES;
@@ -44,7 +45,6 @@ module stream_loader #(
   logic has_tables, tables_first, blocks_next, part, last_part;
   logic [FIFO_BITS:0] reserved;
 
-  assign has_tables = layer.table_bytes[12:0] != 0;
   assign tables_first = start && has_tables;
 
   run_walker #(
@@ -70,7 +70,6 @@ module stream_loader #(
       .burst_last()
   );
 
-  assign room = reserved <= (FIFO_BITS + 1)'(DEPTH - BURST_BYTES / BUS_BYTES);
   assign burst_valid = walker_valid && room;
 
   stream_fifo #(
@@ -99,7 +98,7 @@ module stream_loader #(
     TILE
   } state_t;
   state_t state;
-  logic [15:0] outputs_left, tiles_left;
+  logic [15:0] outputs_left, tiles_left, last_table_beat;
   logic [31:0] blocks_left;
   logic [3:0] wait_left;
   logic outputs_end;
@@ -111,14 +110,19 @@ module stream_loader #(
   assign table_place = 16'(beat * TABLE_PARTS) + 16'(part);
   assign table_data = part ? data[8*BUS_BYTES-1-:64] : data[63:0];
   assign pop = (load_table && last_part) || load_header || load_tile;
-  assign last_beat = beat == (state == TABLE ? 16'(layer.table_bytes[12:LANE]) - 1
-      : state == HEADER ? 16'(HEADER_BEATS - 1) : 16'(TILE_BEATS - 1));
+  assign last_beat = state == TABLE ? beat == last_table_beat
+      : state == HEADER ? beat == 16'(HEADER_BEATS - 1) : beat == 16'(TILE_BEATS - 1);
   // The last beat of a tile of outputs.
   assign outputs_end = last_beat && (load_header ? layer.tiles == 0 : load_tile && tiles_left == 1);
 
   always_ff @(posedge clk) begin
     reserved <= reserved - (FIFO_BITS + 1)'(pop)
         + (burst_valid && burst_ready ? (FIFO_BITS + 1)'(burst_bytes >> LANE) : '0);
+    // There is room for the longest burst, without the words that leave in this cycle.
+    room <= reserved <= (FIFO_BITS + 1)'(burst_valid && burst_ready ? DEPTH - 2 * BURST_BEATS
+        : DEPTH - BURST_BEATS);
+    has_tables <= layer.table_bytes[12:0] != 0;
+    last_table_beat <= 16'(layer.table_bytes[12:LANE]) - 1;
     if (wait_left != 0) wait_left <= wait_left - 1;
     if (tile_taken) begin
       tile_ready <= 0;
@@ -163,6 +167,7 @@ module stream_loader #(
       tile_ready <= 0;
       header_ready <= 0;
       reserved <= 0;
+      room <= 1;
       wait_left <= 0;
       beat <= 0;
     end

@@ -1,4 +1,5 @@
-// The sums of LANES outputs of up to 256 pixels, with a read address and a write address.
+// The sums of LANES outputs of up to 256 pixels, with a read address and a write address. The latency
+// of a read is two cycles: memory and its output register.
 module sum_memory #(
     parameter LANES = 16,
     parameter PIXELS = 256
@@ -11,9 +12,11 @@ module sum_memory #(
     output logic [32*LANES-1:0] read_data
 );
   logic [32*LANES-1:0] memory[0:PIXELS-1];
+  logic [32*LANES-1:0] word;
 
   always_ff @(posedge clk) begin
     if (write) memory[write_address] <= write_data;
-    read_data <= memory[read_address];
+    word <= memory[read_address];
+    read_data <= word;
   end
 endmodule

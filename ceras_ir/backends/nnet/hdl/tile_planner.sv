@@ -1,6 +1,7 @@
 // Plan the next tile for the array: for each block of pixels, all tiles of outputs; for each tile
 // of outputs, all tiles of products. A block waits for rows, and a tile of outputs for a half of
-// the sums.
+// the sums. A tile is planned at most every second cycle, so that the comparisons with the limits
+// of the counters are registers.
 module tile_planner #(
     parameter LANES = 16,
     parameter PIXELS = 256,
@@ -45,12 +46,14 @@ module tile_planner #(
   } state_t;
   state_t state;
 
-  logic by_channel, present, step, block_oversize, last_columns, last_rows, last_block, next_half;
+  logic by_channel, present, step, block_oversize, last_columns, last_rows, last_block, next_half, begins;
   logic last_run, last_tap, last_row, last_output;
   logic [8:0] rows_here, columns_here;
   logic [9:0] pixels_here;
   logic [2:0] settled;
-  logic [31:0] needed, image_row, group_first, group_at, output_left;
+  logic run_ends, tap_ends, row_ends, output_ends;
+  logic half_claimed, ends_outputs, group_ended, moves_down;
+  logic [31:0] needed, image_row, group_first, group_at, group_size, output_left, rows_above;
   logic signed [31:0] windows, window_end, reach;
   logic signed [23:0] y_block, y_tap, at_block, at_output, at_tap, at;
   logic [15:0] run_tile, tap, kernel_row, output_tile;
@@ -83,18 +86,27 @@ module tile_planner #(
   assign idle = state == IDLE && !tile_valid;
   assign oversize = state == ROWS && block_oversize;
   assign by_channel = layer.mode[layer_registers::BY_CHANNEL];
-  assign last_run = run_tile + 1 == 16'(layer.run_tiles);
-  assign last_tap = last_run && tap + 1 == 16'(layer.row_taps);
-  assign last_row = last_tap && kernel_row + 1 == 16'(layer.kernel_rows);
-  assign last_output = last_row && output_tile + 1 == 16'(layer.output_tiles);
-  assign present = state == TILES && (!tile_valid || tile_taken)
-      && (run_tile != 0 || tap != 0 || kernel_row != 0 || !claimed[next_half]);
+  assign run_ends = run_tile + 1 == 16'(layer.run_tiles);
+  assign tap_ends = run_ends && tap + 1 == 16'(layer.row_taps);
+  assign row_ends = tap_ends && kernel_row + 1 == 16'(layer.kernel_rows);
+  assign output_ends = output_tile + 1 == 16'(layer.output_tiles);
+  assign present = state == TILES && !tile_valid && (!begins || !half_claimed);
   assign step = state == ADVANCE && !last_block;
   assign output_left = layer.outputs - group_first;
 
   always_ff @(posedge clk) begin
     claimed <= claimed & ~half_free;
     if (tile_taken) tile_valid <= 0;
+    half_claimed <= claimed[next_half] && !half_free[next_half];
+    last_run <= run_ends;
+    last_tap <= tap_ends;
+    last_row <= row_ends;
+    last_output <= row_ends && output_ends;
+    ends_outputs <= output_ends;
+    group_ended <= group_at + LANES == layer.group_tiles * LANES;
+    group_size <= output_left < layer.group_tiles * LANES ? output_left : layer.group_tiles * LANES;
+    moves_down <= y_block + $signed(24'(layer.block_y_step)) > 0;
+    rows_above <= image_row + 32'(y_block) + layer.block_y_step;
     // In sequence, while the outputs of the block walker settle.
     reach <= 32'(y_block) + layer.extent - layer.stride_y;
     windows <= 32'(rows_here) * 16'(layer.stride_y);
@@ -125,7 +137,7 @@ module tile_planner #(
       end
       default: ;
     endcase
-    if (state == ROWS) begin
+    if (state == SETUP) begin
       at_output <= at_block;
       at_tap <= at_block;
       at <= at_block;
@@ -142,24 +154,22 @@ module tile_planner #(
       position <= at;
       block_rows <= rows_here;
       block_columns <= columns_here;
-      first <= run_tile == 0 && tap == 0 && kernel_row == 0;
+      first <= begins;
       last <= last_row;
       half <= next_half;
-      if (run_tile == 0 && tap == 0 && kernel_row == 0) begin
+      if (begins) begin
         claimed[next_half] <= 1;
         pixels[next_half] <= pixels_here;
         group[next_half] <= group_first;
         group_place[next_half] <= group_at;
-        group_bytes[next_half] <=
-            output_left < layer.group_tiles * LANES ? output_left : layer.group_tiles * LANES;
-        group_ends[next_half] <= output_tile + 1 == 16'(layer.output_tiles)
-            || group_at + LANES == layer.group_tiles * LANES;
+        group_bytes[next_half] <= group_size;
+        group_ends[next_half] <= ends_outputs || group_ended;
       end
       if (last_output) begin
         if (last_rows) rows_free <= image_row + layer.height;
-        else if (last_columns && y_block + $signed(24'(layer.block_y_step)) > 0)
-          rows_free <= image_row + 32'(y_block) + layer.block_y_step;
+        else if (last_columns && moves_down) rows_free <= rows_above;
       end
+      begins <= last_row;
       run_tile <= run_tile + 1;
       at <= at + 24'(LANES);
       if (last_run) begin
@@ -188,7 +198,7 @@ module tile_planner #(
           at <= at_output + 24'(LANES);
         end
         group_at <= group_at + LANES;
-        if (group_at + LANES == layer.group_tiles * LANES) begin
+        if (group_ended) begin
           group_at <= 0;
           group_first <= group_first + layer.group_tiles * LANES;
         end
@@ -206,6 +216,7 @@ module tile_planner #(
       run_tile <= 0;
       tap <= 0;
       kernel_row <= 0;
+      begins <= 1;
       next_half <= 0;
       claimed <= 0;
       rows_free <= 0;

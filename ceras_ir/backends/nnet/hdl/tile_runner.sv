@@ -40,21 +40,21 @@ module tile_runner #(
   logic signed [23:0] row_y, row_start;
   logic [8:0] rows_left, columns_left, columns_all;
   logic [31:0] frees;
-  logic is_last, last_pixel, row_ends, tile_ends, behind;
+  logic is_last, at_pixel, last_column, last_row, last_pixel, row_ends, tile_ends, behind;
   logic [2:0] left_behind;
   logic [3:0] phase;
   logic [7:0] same;  // repetitions of this position that are read
   logic [3:0] age;
 
   assign next_ring = row_ring + (PLACE_BITS + 1)'(layer.ring_row_step);
-  assign read_counts = !behind && phase == 0;
-  assign last_pixel = read_counts && columns_left == 1;
+  assign read_counts = !behind && at_pixel;
+  assign last_pixel = read_counts && last_column;
   assign row_ends = behind ? left_behind == 1 : last_pixel && layer.reads_after == 0;
-  assign tile_ends = row_ends && rows_left == 1;
+  assign tile_ends = row_ends && last_row;
   assign tile_taken = tile_valid && weights_ready && (!read || tile_ends) && age >= 4'(LEAST);
   assign read_address = PLACE_BITS'(row_ring) + PLACE_BITS'(read_position);
   assign read_outside = row_y < 0 || row_y >= $signed(24'(layer.height));
-  assign read_ends = last_pixel && rows_left == 1 && is_last;
+  assign read_ends = last_pixel && last_row && is_last;
   assign idle = !read;
 
   always_ff @(posedge clk) begin
@@ -64,8 +64,10 @@ module tile_runner #(
       if (read_counts) begin
         read_pixel <= read_pixel + 1;
         columns_left <= columns_left - 1;
+        last_column <= columns_left == 2;
       end
       phase <= phase + 1 == 4'(layer.reads_apart) ? '0 : phase + 1;
+      at_pixel <= phase + 1 == 4'(layer.reads_apart);
       left_behind <= left_behind - 1;
       if (last_pixel) begin
         behind <= 1;
@@ -78,11 +80,14 @@ module tile_runner #(
       end
       if (row_ends) begin
         columns_left <= columns_all;
+        last_column <= columns_all == 1;
         phase <= 0;
+        at_pixel <= 1;
         behind <= 0;
         same <= 0;
         read_position <= row_start;
         rows_left <= rows_left - 1;
+        last_row <= rows_left == 2;
         row_y <= row_y + 24'(layer.stride_y);
         row_ring <= next_ring >= (PLACE_BITS + 1)'(layer.ring_bytes)
             ? next_ring - (PLACE_BITS + 1)'(layer.ring_bytes) : next_ring;
@@ -98,6 +103,7 @@ module tile_runner #(
       age <= 1;
       read_pixel <= 0;
       phase <= 0;
+      at_pixel <= 1;
       behind <= 0;
       same <= 0;
       read_position <= position;
@@ -107,7 +113,9 @@ module tile_runner #(
       row_y <= y;
       row_ring <= (PLACE_BITS + 1)'(ring);
       rows_left <= block_rows;
+      last_row <= block_rows == 1;
       columns_left <= block_columns;
+      last_column <= block_columns == 1;
       columns_all <= block_columns;
       is_last <= last;
       frees <= rows_free;
