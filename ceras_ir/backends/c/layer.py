@@ -177,12 +177,11 @@ class Layer:
         full = f"layer_{self.index}_{name}"
         return self.pool.add(full, ctype, size, itemsize, data, condition)
 
-    def array(self, name: str, data: NDArray[np.generic], ctype: str, condition: str = "") -> str:
+    def array(self, name: str, data: NDArray[np.generic], ctype: str) -> str:
         """
         Add `data` to the constants of this layer as elements of `ctype`, and return the C name.
-        With `condition`, they exist only if this preprocessor condition holds.
         """
-        return self.constant(name, ctype, data.size, data.itemsize, lambda: data, condition)
+        return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
 
     def line(self, text: str, depth: int = 0) -> None:
         self.lines.append("  " * (depth + 1) + text)

@@ -20,7 +20,14 @@ from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
 from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.quads import has_quads, order_size, quad_order, step_places
+from ceras_ir.backends.c.quads import (
+    LANES,
+    has_quads,
+    order_size,
+    ordered_places,
+    ordered_weights,
+    step_places,
+)
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
@@ -163,21 +170,30 @@ def constant_panels(
 
     if is_wide:
         weights(WORDS_BY_FOUR.step, AMX)
-    w = weights(lanes.step, f"!{AMX}" if is_wide else "")
     is_moved, late = lanes is BYTE_LANES, adds_offset_on_load(of, nest)
+    walk = nest.walk(lanes.step)
+    # A file of weights that is loaded would have the weights of all processors.
+    is_loaded = layer.options.weights == "file"
+    is_ordered = is_moved and not is_loaded and has_quads(walk, lanes.step)
+    w = weights(lanes.step, f"!{QUADS}" if is_ordered else f"!{AMX}" if is_wide else "")
     b = bias(_others(late=late) if is_moved else TILES, offset)
     if is_moved:
         # Vectors of Arm move unsigned bytes by -128, and load signed bytes as they are.
         bias(f"({RVV} || {NEON})" if late else NEON, offset - 128)
     is_signed = amx is not None and amx.multiplies_signed(value_type(of.op.input))
-    order, walk = "", nest.walk(lanes.step)
-    if is_moved and has_quads(walk):
-        size = nest.panels * nest.tile.width // LANES_PER_VECTOR * order_size(walk)
+    order = ""
+    if is_ordered:
         shape = nest.panels, walk.all_steps, nest.tile.width, lanes.step
+        places = step_places(walk, lanes.step)
+
+        def in_order() -> Array:
+            return ordered_weights(packed(lanes.step).reshape(shape))
 
         def listed() -> Array:
-            return quad_order(packed(lanes.step).reshape(shape))
+            return ordered_places(packed(lanes.step).reshape(shape), places)
 
+        layer.constant("weights", "int8_t", prod(shape), 1, in_order, QUADS)
+        size = nest.panels * nest.tile.width // LANES * order_size(walk)
         order = layer.constant("order", "uint16_t", size, 2, listed, QUADS)
     return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b, order)
 
@@ -229,11 +245,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     )
     ordered = ""
     if panels.order:
-        places = layer.array("places", step_places(walk, lanes.step), "int32_t", QUADS)
         each = order_size(walk)
-        group = f" + (g * {nest.group_width // LANES_PER_VECTOR * each})" if nest.groups > 1 else ""
-        at = f"{panels.order}{group} + (b / {LANES_PER_VECTOR} * {each})"
-        ordered = f", MODEL_ORDER({at}), MODEL_ORDER({places})"
+        group = f" + (g * {nest.group_width // LANES * each})" if nest.groups > 1 else ""
+        at = f"{panels.order}{group} + (b / {LANES} * {each})"
+        ordered = f", MODEL_ORDER({at})"
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
     if lanes is BYTE_LANES and is_short and not nest.has_gaps:
         # For half a vector of outputs, the combination of four bytes is slower than separate

@@ -22,6 +22,8 @@ from ceras_ir.backends.c.neon_tiles import (
     packing_name,
 )
 from ceras_ir.backends.c.quads import (
+    LANES,
+    MOST_POSITIONS,
     half_lines,
     held_sums,
     order_size,
@@ -32,7 +34,6 @@ from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
     FLOATS,
-    LANES_PER_VECTOR,
     NEON,
     RVV,
     Lanes,
@@ -217,14 +218,14 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     if is_packed := _is_packed(walk, lanes):
         text = neon_packing(has_pieces=has_pieces)
         kernels.add(packing_name(has_pieces=has_pieces), text, PACKED)
+    for positions in sorted(set(_quad_sizes(walk))) if walk.is_ordered else ():
+        kernels.add(quads_name(positions, lanes), quads_function(positions, lanes), QUADS)
     sizes = {*_small(walk), *(_small(walk, for_dots=True) if walk.is_long else ())}
     for positions in sorted(sizes):
         name = _name(positions, lanes, has_pieces=has_pieces)
         if lanes is not FLOATS:
             text = _products(positions, lanes, has_pieces=has_pieces)
             kernels.add(name, text, f"{CONDITION} == 8")
-        if walk.is_ordered:
-            kernels.add(quads_name(positions, lanes), quads_function(positions, lanes), QUADS)
         for condition, body in neon_bodies(positions, lanes):
             text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
             kernels.add(f"{name} of {condition}", text, condition)
@@ -234,6 +235,10 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
             kernels.add(f"{name}_packed", text, PACKED)
         text = _rvv_products(positions, lanes, has_pieces=has_pieces)
         kernels.add(f"{name} of RISC-V", text, RVV)
+
+
+def _quad_sizes(walk: Walk) -> list[int]:
+    return [n for part in _parts(walk) for n in small_positions(part, most=MOST_POSITIONS)]
 
 
 def _parts(walk: Walk) -> list[int]:
@@ -303,13 +308,13 @@ def _quad_calls(walk: Walk, lanes: Lanes) -> list[str]:
     """Return calls that multiply steps in the order that is an argument of the tile."""
     t = walk.tile
     distance = walk.row if t.columns == 1 else walk.column
-    lines = [f"  for (int32_t o = 0; o < {t.width}; o += {LANES_PER_VECTOR}) {{"]
+    lines = [f"  for (int32_t o = 0; o < {t.width}; o += {LANES}) {{"]
     position = 0
-    for size in _small(walk):
+    for size in _quad_sizes(walk):
         at = f"x + {walk.offsets[position]}" if walk.offsets[position] else "x"
         lines += [
-            f"    {quads_name(size, lanes)}({at}, places, {walk.all_steps}, {distance},",
-            f"        w + {lanes.step} * o, {t.width}, order + o / {LANES_PER_VECTOR} * "
+            f"    {quads_name(size, lanes)}({at}, {walk.all_steps}, {distance},",
+            f"        w + {lanes.step * walk.all_steps} * o, {t.width}, order + o / {LANES} * "
             f"{order_size(walk)}, bias + o, sums + o + {position * t.width});",
         ]
         position += size
@@ -336,7 +341,13 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
         to = _row("sums", p, "width")
         stores.append(f"STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
     if is_bytes:
-        body = [f"#if {QUADS}", *half_lines(positions, lanes, "at", "w"), "#else", *body, "#endif"]
-    body.append(held_sums(positions))
+        body = [
+            f"#if {QUADS}",
+            *half_lines(positions, 2, lanes, "at", "w"),
+            "#else",
+            *body,
+            "#endif",
+        ]
+    body.append(held_sums([f"s{p}_{b}" for p in each for b in (0, 1)]))
     parts = Body([f"model_256 {', '.join(sums)};"], body, stores)
     return _function(positions, lanes, ("taken",), parts, has_pieces=has_pieces)

@@ -36,8 +36,8 @@ CACHE_LINE = 64
 PART_STORES = {1: "STORE_WHOLE", 2: "STORE_HALF", 4: "STORE_QUARTER"}
 """The macros that store a packed vector, a half or a quarter of it."""
 
-ORDER_PARAMETERS = ", const uint16_t *order, const int32_t *places"
-"""The C parameters of the order of steps and of the places of their input; see `quads.py`."""
+ORDER_PARAMETER = ", const uint16_t *order"
+"""The C parameter of the inputs of steps in their order; see `quads.py`."""
 
 HALF_PREFIX, HALF_VECTOR = "HALF_", "model_i32h"
 """The prefix of macros for vectors of 8 lanes, and their type."""
@@ -203,7 +203,7 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
     )
     wide = product_lines(walk, lanes) + _sum_stores(walk, "STORE_I32")
-    head += f"int32_t *sums{ORDER_PARAMETERS if walk.is_ordered else ''})"
+    head += f"int32_t *sums{ORDER_PARAMETER if walk.is_ordered else ''})"
     return _function(walk, name, head, wide, sums_lines(walk, lanes))
 
 
@@ -229,7 +229,7 @@ def _function(
     if walk.is_long:
         both = narrow
     if walk.is_ordered:
-        both = ["  (void)order, (void)places;", *both]
+        both = ["  (void)order;", *both]
     return name, "\n".join([_title(walk), head, "{", *both, "}", ""])
 
 
@@ -243,7 +243,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     lines = product_lines(walk, lanes)
     lines += output_lines(walk.tile, stores, lambda p, b: _full_vector(walk, p, b))
     parameters = output_parameters(stores, lanes.element)
-    parameters += ORDER_PARAMETERS if walk.is_ordered else ""
+    parameters += ORDER_PARAMETER if walk.is_ordered else ""
     head = f"MODEL_TILE void {name}({parameters})"
     narrow = [] if lanes.has_halves else _narrow_lines(walk, stores, lanes)
     return _function(walk, name, head, lines, narrow)

@@ -4,6 +4,7 @@ Test sums of two and of four products in 16 bits: the order of steps, and the ge
 The order is checked with sums of all extremes of the inputs, computed for each lane.
 """
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, Signedness, i8
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.quads import HEADER, MAX_DISTANCE, quad_order, step_places
+from ceras_ir.backends.c.quads import (
+    HEADER,
+    MAX_DISTANCE,
+    has_quads,
+    ordered_places,
+    ordered_weights,
+    quad_order,
+    step_places,
+)
 from ceras_ir.backends.c.register_tiles import Tile, Walk
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -36,8 +45,8 @@ def fits(*weights: int) -> bool:
 
 
 def lanes(packed: NDArray[np.int8], vector: int, step: int) -> list[tuple[int, int]]:
-    """Return the pairs of weights of a step for a vector of 16 outputs, in panel 0."""
-    rows = packed[0, step, 16 * vector : 16 * (vector + 1)].reshape(-1, 2).tolist()
+    """Return the pairs of weights of a step for a vector of 8 outputs, in panel 0."""
+    rows = packed[0, step, 8 * vector : 8 * (vector + 1)].reshape(-1, 2).tolist()
     return [(int(a), int(b)) for a, b in rows]
 
 
@@ -53,9 +62,16 @@ def test_order(seed: int, steps: int, width: int, most: int):
     packed = rng.integers(-most - 1, most, (1, steps, width, 4), endpoint=True).astype(np.int8)
     # Most weights are small, as in trained networks.
     packed[rng.random(packed.shape) < 0.9] //= 4
-    order = quad_order(packed)
-    assert order.shape == (1, width // 16, HEADER + steps)
-    for vector, (quads, pairs, *listed) in enumerate(order[0].tolist()):
+    order, counts = quad_order(packed)
+    assert order.shape == (width // 8, steps)
+    places = rng.permutation(steps)
+    written = ordered_weights(packed).reshape(width // 8, steps, -1, 2)
+    assert (ordered_places(packed, places)[:, :HEADER] == counts).all()
+    assert (ordered_places(packed, places)[:, HEADER:] == places[order]).all()
+    for vector, listed in enumerate(order.tolist()):
+        quads, pairs = counts[vector].tolist()
+        for step, pair_list in zip(listed, written[vector].tolist(), strict=True):
+            assert lanes(packed, vector, step) == [tuple(pair) for pair in pair_list]
         assert sorted(listed) == list(range(steps)) and quads % 2 == 0 and quads <= pairs
         for a, b in zip(listed[:quads:2], listed[1:quads:2], strict=True):
             assert 0 < b - a <= MAX_DISTANCE
@@ -78,13 +94,16 @@ def test_order(seed: int, steps: int, width: int, most: int):
 def test_bounds_select_the_order(pair: tuple[int, int], is_within: bool):
     packed = np.zeros((1, 4, 16, 4), np.int8)
     packed[0, 2, 7, 2:] = pair
-    quads, pairs, *listed = quad_order(packed)[0, 0].tolist()
-    assert (quads, pairs, listed) == ((4, 4, [0, 1, 2, 3]) if is_within else (2, 3, [0, 1, 3, 2]))
+    order, counts = quad_order(packed)
+    expected = ([4, 4], [0, 1, 2, 3]) if is_within else ([2, 3], [0, 1, 3, 2])
+    assert (counts[0].tolist(), order[0].tolist()) == expected
 
 
 def test_places():
     walk = Walk(Tile(1, 4, 1), 2, 3, 100, 400, 8, pieces=2, piece=30)
     assert step_places(walk, 4).tolist() == [0, 4, 8, 30, 34, 38, 100, 104, 108, 130, 134, 138]
+    assert has_quads(walk, 4)
+    assert not has_quads(replace(walk, pitch=1 << 16), 4)
 
 
 def quad_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int8]:

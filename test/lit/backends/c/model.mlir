@@ -18,7 +18,7 @@
 // CHECK:        /* Strips of 4 positions, panels of 16 outputs, tiles of 4 positions. */
 // CHECK-NEXT:   const int32_t first = 0;
 // CHECK-NEXT:   halo_int8_t(strip, x + (first * 4), 1, 0, 0, 4, 1, 4, 4, 0);
-// CHECK:        tile_4x1x1_1x1_4_4_4_half_ordered_to_1_1_part_low(strip + (r * 4), LAYER_1_WEIGHTS + (b * 4), LAYER_1_BIAS + b, y + at, 4, 0, 1 - b, MODEL_ORDER(LAYER_1_ORDER + (b / 16 * 3)), MODEL_ORDER(LAYER_1_PLACES));
+// CHECK:        tile_4x1x1_1x1_4_4_4_half_ordered_to_1_1_part_low(strip + (r * 4), LAYER_1_WEIGHTS + (b * 4), LAYER_1_BIAS + b, y + at, 4, 0, 1 - b, MODEL_ORDER(LAYER_1_ORDER + (b / 8 * 3)));
 // CHECK:      #else
 // CHECK:          unpack_4_4(filters, 4, LAYER_1_WEIGHTS + (b * 4), here, 16, 1, 1, 4);
 // CHECK:            widen_int8_t_to_bytes(row, 16, &x[first * 4], 16);
@@ -45,12 +45,10 @@
 // WEIGHTS-NEXT: "\1\2\3\377\0\0\0\0
 // WEIGHTS:      MODEL_ALIGN(64) const union layer_1_bias layer_1_bias = {
 // WEIGHTS-NEXT: "\210\375\377\377\0\0\0\0
-// Without a dot-product instruction: all steps of outputs, of which n are multiplied two at a time
-// and m with sums of pairs. There is one step, whose input is at 0.
+// Without a dot-product instruction: the inputs of all steps of 8 outputs. Before them are the
+// number of steps that are multiplied two at a time, and the number of those with sums of pairs.
 // WEIGHTS:      MODEL_ALIGN(8) const union layer_1_order layer_1_order = {
-// WEIGHTS-NEXT: "\0\0\1\0\0\0"};
-// WEIGHTS:      MODEL_ALIGN(8) const union layer_1_places layer_1_places = {
-// WEIGHTS-NEXT: "\0\0\0\0"};
+// WEIGHTS-NEXT: "\0\0\1\0\0\0\0\0\1\0\0\0"};
 // For loops over rows moved by 128, and over rows as they are.
 // WEIGHTS:      MODEL_ALIGN(8) const union layer_1_bias layer_1_bias = {
 // WEIGHTS-NEXT: "\210\375\377\377"};
