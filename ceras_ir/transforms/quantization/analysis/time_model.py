@@ -22,7 +22,7 @@ from ceras_ir.network.function import (
     uses_after_moves,
 )
 from ceras_ir.network.integer import row_exponents_within
-from ceras_ir.network.storage import NARROW, WIDE, width
+from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float, width
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
@@ -174,7 +174,7 @@ class TimeModel:
                 more -= self._lookup(op, NARROW, width(op.result)) * size
         uses = uses_after_moves(value, joined=False)
         for op in {use.operation: None for use in uses} | {value.owner: None}:
-            if isinstance(op, graph.SoftmaxOp) and has_quantized_form(op):
+            if isinstance(op, graph.SoftmaxOp) and not is_kept_in_float(op):
                 narrow, wide = self._rates.softmax
                 more += 0.0 if _is_wide(op) else (wide - narrow) * prod(graph.shape_of(op.result))
         if any(is_copy(use.operation) for use in value.uses):
