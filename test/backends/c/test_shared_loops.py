@@ -83,7 +83,8 @@ def test_integers(weights_per_input: int, workspace: int, monkeypatch: pytest.Mo
 def test_floats(weights_per_input: int, winograd: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tile_loops, "MIN_WEIGHTS_PER_INPUT", weights_per_input)
     module = make_network([(f32, shape) for shape, *_ in SQUARES], float_layers)
-    assert source(module).count("/* Winograd") == 2 * len(SQUARES)
+    # Both layers of each shape exist with vectors of 16 and of 8 lanes.
+    assert source(module).count("/* Winograd") == 2 * 2 * len(SQUARES)
     options = COptions(winograd=winograd, workspace=1 << 14)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     check(module, flags=FLAGS, options=options, tolerance=1e-5)
