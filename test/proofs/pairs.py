@@ -64,7 +64,7 @@ def bytes_as_pairs() -> None:
 
 
 @identity(
-    relied_on={VECTORS: "_mm256_madd_epi16(EVEN_U8(x), EVEN_I8(w))"},
+    relied_on={VECTORS: "DOT_WORDS_256(sum, EVEN_U8(x), EVEN_I8(w))"},
     requires="one factor of 8 bits, the other of at most 16",
     checked_by={TILED: 'and sums.weight_type == "int8_t"'},
     by="the corners of a bilinear form",

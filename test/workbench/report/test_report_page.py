@@ -209,7 +209,7 @@ def test_a_target_without_a_model_has_no_trace(model: Path, capsys: pytest.Captu
 
 def test_the_arena_is_told_with_what_kernels_take(model: Path):
     """The size of the arena, not only of the values, decides whether it fits a microcontroller."""
-    t = "tensor<1x16x16x16xf32>"
+    t = "tensor<1x8x8x16xf32>"
     model.write_text(f"""
     func.func @main(%x: {t}) -> {t} {{
       %w = "graph.constant"() <{{value = dense<0.25> : tensor<16x3x3x16xf32>}}> : ()
