@@ -7,7 +7,7 @@ after the other while they are written. Bytes are little-endian, which the weigh
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -138,12 +138,16 @@ class ConstantPool:
 
     @property
     def nbytes(self) -> int:
-        """
-        The bytes in flash. Constants with equal names have different preprocessor conditions, so
-        only one of them is compiled and counted.
-        """
-        sizes = {c.name: c.nbytes for c in self.constants if c.condition != QUADS}
-        return sum(sizes.values())
+        """The bytes in flash, of the constants that a compiler selects."""
+        return sum(c.nbytes for c in selected(self.constants))
+
+
+def selected(constants: Sequence[ReadOnlyArray]) -> list[ReadOnlyArray]:
+    """
+    Return the constants that count in flash: one of those with equal names, which have the same
+    size and different preprocessor conditions, and none with the condition `QUADS`.
+    """
+    return list({c.name: c for c in constants if c.condition != QUADS}.values())
 
 
 @cache

@@ -14,7 +14,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.c.constants import QUADS, ReadOnlyArray
+from ceras_ir.backends.c.constants import ReadOnlyArray, selected
 from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS, TILE_ROWS, RowChunks
 from ceras_ir.backends.c.helium_elementwise import (
     INSTRUCTIONS_PER_BLOCK,
@@ -111,10 +111,8 @@ def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
     Return the bytes of flash for constants in this order, with the padding for alignment. A
     constant is a string literal in C, which ends with an additional byte (NUL).
     """
-    # The compiler selects one of the variants under conditions. All have the same size.
-    chosen = {c.name: c for c in constants if c.condition != QUADS}
     end = 0
-    for constant in chosen.values():
+    for constant in selected(constants):
         align = constant.alignment
         start = -(-end // align) * align
         end = start + -(-(constant.nbytes + 1) // align) * align

@@ -61,7 +61,7 @@ class Block:
 
     def add(self, kernels: Kernels) -> str:
         """Add the C functions of the block to the kernels, and return the name."""
-        kernels.use("rows_f32")
+        kernels.use("rows_f32", PACKED_TAPS=str(PACKED_TAPS))
         sizes = [n for n in (self.windows, self.windows - 1) if n > 0]
         for size in sizes:
             kernels.add(*self._sums(size), EIGHT_LANES)

@@ -9,11 +9,12 @@ it does for zero points and rounding.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ceras_ir.backends.c.amx_functions import add_amx_tile
 from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
@@ -26,6 +27,7 @@ from ceras_ir.backends.c.quads import (
     order_size,
     ordered_places,
     ordered_weights,
+    quad_order,
     step_places,
 )
 from ceras_ir.backends.c.register_tiles import (
@@ -186,11 +188,18 @@ def constant_panels(
         shape = nest.panels, walk.all_steps, nest.tile.width, lanes.step
         places = step_places(walk, lanes.step)
 
+        def steps() -> Array:
+            return packed(lanes.step).reshape(shape)
+
+        @cache
+        def ordering() -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+            return quad_order(steps())
+
         def in_order() -> Array:
-            return ordered_weights(packed(lanes.step).reshape(shape))
+            return ordered_weights(steps(), ordering()[0])
 
         def listed() -> Array:
-            return ordered_places(packed(lanes.step).reshape(shape), places)
+            return ordered_places(*ordering(), places)
 
         layer.constant("weights", "int8_t", prod(shape), 1, in_order, QUADS)
         size = nest.panels * nest.tile.width // LANES * order_size(walk)
@@ -355,11 +364,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         if long == nest:
             print_loops(layer, nest, strip, shifted(e), depth=depth)
             return
-        layer.lines.append(f"#if {NEON}")
-        print_loops(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
-        layer.lines.append("#else")
-        print_loops(layer, nest, strip, shifted(e), depth=depth)
-        layer.lines.append("#endif")
+        with layer.variants(NEON) as otherwise:
+            print_loops(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
+            otherwise()
+            print_loops(layer, nest, strip, shifted(e), depth=depth)
 
     if epilogue is None:
         print_loops(layer, nest, strip, rescaled())

@@ -81,17 +81,15 @@ def quad_order(packed: NDArray[np.generic]) -> tuple[NDArray[np.intp], NDArray[n
     return np.argsort(key, axis=1, kind="stable"), counts
 
 
-def ordered_places(packed: NDArray[np.generic], places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """
-    Return the lists of all vectors: both numbers of `quad_order`, and `places` in its order.
-    """
-    order, counts = quad_order(packed)
+def ordered_places(
+    order: NDArray[np.intp], counts: NDArray[np.intp], places: NDArray[np.int64]
+) -> NDArray[np.uint16]:
+    """Return the lists of all vectors: the `counts` of `quad_order`, and `places` in the order."""
     return np.concatenate([counts, places[order]], axis=1).astype(np.uint16)
 
 
-def ordered_weights(packed: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return weights [panels, steps, outputs, 4] as [vectors, steps in their order, bytes]."""
-    order, _ = quad_order(packed)
+def ordered_weights(packed: NDArray[np.generic], order: NDArray[np.intp]) -> NDArray[np.generic]:
+    """Return weights [panels, steps, outputs, 4] as [vectors, steps in `order`, bytes]."""
     return np.take_along_axis(_by_vectors(packed), order[:, :, None], axis=1)
 
 

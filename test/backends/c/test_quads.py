@@ -65,9 +65,10 @@ def test_order(seed: int, steps: int, width: int, most: int):
     order, counts = quad_order(packed)
     assert order.shape == (width // 8, steps)
     places = rng.permutation(steps)
-    written = ordered_weights(packed).reshape(width // 8, steps, -1, 2)
-    assert (ordered_places(packed, places)[:, :HEADER] == counts).all()
-    assert (ordered_places(packed, places)[:, HEADER:] == places[order]).all()
+    written = ordered_weights(packed, order).reshape(width // 8, steps, -1, 2)
+    listed = ordered_places(order, counts, places)
+    assert (listed[:, :HEADER] == counts).all()
+    assert (listed[:, HEADER:] == places[order]).all()
     for vector, listed in enumerate(order.tolist()):
         quads, pairs = counts[vector].tolist()
         for step, pair_list in zip(listed, written[vector].tolist(), strict=True):

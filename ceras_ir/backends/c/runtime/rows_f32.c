@@ -13,7 +13,7 @@ struct rows_f32 {
   float low, high;
 };
 
-enum { PACKED_TAPS = 192, PACKED_VECTORS = 3 };
+enum { PACKED_TAPS = @PACKED_TAPS@ };
 
 /* The windows of the next group: their distances from the first window. */
 MODEL_INLINE void next_windows(int32_t *at, int32_t count, int32_t *row, int32_t *column,
