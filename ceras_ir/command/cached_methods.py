@@ -29,13 +29,17 @@ class CachedMethods:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.known: dict[str, CodeType] = {}
+        self.known: dict[str, bytes] = {}
+        """
+        The marshalled code of each text. A command decodes only the code that it uses: the file has
+        the methods of all commands that have run.
+        """
         self.is_changed = False
         # Errors of `marshal` in a damaged file have various classes.
         with suppress(Exception), open(path, "rb") as file:
             # `marshal.load` would read the file in steps of few bytes, which takes 8 times as long.
-            found: dict[str, object] = marshal.loads(file.read())
-            self.known = {t: code for t, code in found.items() if isinstance(code, CodeType)}
+            found: dict[str, bytes] = marshal.loads(file.read())
+            self.known = dict(found)
 
     def run(
         self,
@@ -44,11 +48,13 @@ class CachedMethods:
         names: Mapping[str, object] | None = None,
     ) -> None:
         """Execute `text` as `exec` does."""
-        code = self.known.get(text)
-        if code is None:
+        code: object = None
+        with suppress(Exception):  # As above, or the file has no code for this text.
+            code = marshal.loads(self.known[text])
+        if not isinstance(code, CodeType):
             code = compile(text, "<string>", "exec")
             if len(self.known) < MAX_TEXTS:
-                self.known[text] = code
+                self.known[text] = marshal.dumps(code)
                 self.is_changed = True
         exec(code, module, names)
 

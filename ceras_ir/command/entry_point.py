@@ -59,9 +59,8 @@ class Command(NamedTuple):
             return 1
         try:
             start_quickly()
-            main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
-            # Imported objects remain: the collector need not visit them again.
-            gc.freeze()
+            with uncollected():
+                main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
             return main(argv)
         # Any exception can be the consequence of an interrupt, or of an import without memory.
         except BaseException as error:
@@ -77,6 +76,8 @@ class Command(NamedTuple):
                 # The result is complete. An interrupt during the exit of the interpreter would end
                 # it by the signal, without a message.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+                # The interpreter would search all objects for garbage before memory is released.
+                gc.freeze()
 
 
 def start_quickly() -> None:
@@ -87,6 +88,20 @@ def start_quickly() -> None:
     # Products are small and many, and idle threads of OpenBLAS spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cache_methods()
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """
+    Search for no garbage inside the block, and never among the objects that exist at the end:
+    objects of modules remain.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 OUT_OF_MEMORY = "out of memory: check the shapes of the network and the limit of memory (ulimit -v)"

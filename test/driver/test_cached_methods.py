@@ -52,7 +52,8 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, damage: bytes) -> None:
     run(tmp_path)
     (file,) = tmp_path.rglob("*.methods")
     complete = file.read_bytes()
-    for content in (damage, complete[: len(complete) // 2]):
+    other_values = marshal.dumps(dict.fromkeys(marshal.loads(complete), damage))
+    for content in (damage, complete[: len(complete) // 2], other_values):
         file.write_bytes(content)
         assert run(tmp_path) == f"{SAME}True\n"
         assert run(tmp_path) == f"{SAME}False\n"
