@@ -21,12 +21,12 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.graph.normalization import NormalizeOp
+from ceras_ir.interpreters.elementwise import cast, chosen, combined, compare, elementwise
 from ceras_ir.interpreters.float_functions import softmax
-from ceras_ir.interpreters.graph import cast, combined, compare, elementwise, float_layer
+from ceras_ir.interpreters.graph import float_layer
 from ceras_ir.interpreters.layers import recurrence, recurrence_operands
 from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.selection import chosen
 from ceras_ir.interpreters.windows import Window, reduce_rows
 from ceras_ir.network.function import main_function
 

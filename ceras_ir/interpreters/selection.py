@@ -17,7 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Coordinates, Nearest
 from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.interpreters.graph import cast, combine, compare
+from ceras_ir.interpreters.elementwise import cast, chosen, combine, compare
 from ceras_ir.interpreters.windows import index_of_extreme, reduce_rows
 from ceras_ir.network import integer
 
@@ -137,14 +137,6 @@ BINARY_OF_REDUCTION = {
     graph.Reduce.MIN: graph.Binary.MIN,
 }
 """The elementwise operation that a reduction repeats."""
-
-
-def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
-    """Evaluate `graph.select`, elementwise: `lhs` if `condition` is true, otherwise `rhs`."""
-    left, right, where = np.broadcast_arrays(lhs, rhs, condition)
-    result = right.copy()
-    np.copyto(result, left, where=where)
-    return result
 
 
 # The first occurrence of each row, then the second, and so on.

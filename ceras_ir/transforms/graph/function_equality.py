@@ -19,22 +19,20 @@ functions without a boundary.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from math import inf, nan
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function, FunctionAttr
+from ceras_ir.interpreters.elementwise import evaluate
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.distinct import distinct
-from ceras_ir.network.function import module_of
 from ceras_ir.transforms.graph import formulas
 from ceras_ir.transforms.graph.formulas import Doubles
 
@@ -264,7 +262,6 @@ class FunctionEquality:
     """
 
     def __init__(self, main: FuncOp):
-        self._module = module_of(main)
         self._known: dict[tuple[str, FunctionAttr, bool], bool] = {}
         self._signed = _divisors(main)
 
@@ -283,7 +280,7 @@ class FunctionEquality:
     def _computes(self, formula: Formula, function: FunctionAttr, has_sign: bool) -> bool:
         with np.errstate(all="ignore"):
             points = np.concatenate([SPECIAL, GRID, _beside_boundaries(formula)])
-            found, expected = self._results(formula, points), apply_function(function, points)
+            found, expected = _results(formula, points), apply_function(function, points)
             difference = np.abs(found - expected)
             near = np.isfinite(difference) & (
                 difference <= FLOAT32_ROUNDING * (1.0 + np.abs(points))
@@ -299,19 +296,12 @@ class FunctionEquality:
         with localcontext(REALS):
             return _equals(formula, function, points[np.isfinite(points)])
 
-    def _results(self, formula: Formula, points: Floats) -> Floats:
-        def run(op: Operation, operands: Sequence[Array]) -> Array:
-            (value,) = self._interpreter.run_op(op, tuple(operands))
-            return value
 
-        def constant(value: SSAValue) -> Array:
-            return graph.known_array(value).reshape(-1)
+def _results(formula: Formula, points: Floats) -> Floats:
+    def constant(value: SSAValue) -> Array:
+        return graph.known_array(value).reshape(-1)
 
-        return formula.evaluate(points, constant, run)[formula.result].astype(np.float32)
-
-    @cached_property
-    def _interpreter(self) -> Interpreter:
-        return interpreter_of(self._module)
+    return formula.evaluate(points, constant, evaluate)[formula.result].astype(np.float32)
 
 
 def _divisors(main: FuncOp) -> set[SSAValue]:

@@ -30,7 +30,7 @@ from ceras_ir.frontends.onnx.emission.values import (
 from ceras_ir.frontends.onnx.model.model_file import type_name
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES
-from ceras_ir.interpreters.graph import cast as meaning_of_cast
+from ceras_ir.interpreters.elementwise import cast as meaning_of_cast
 
 
 @operator("Identity")

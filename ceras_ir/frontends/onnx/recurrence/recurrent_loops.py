@@ -28,7 +28,7 @@ from ceras_ir.frontends.onnx.recurrence.written_cells import (
     WrittenCell,
     masked_update,
 )
-from ceras_ir.interpreters.graph import cast, combine, compare
+from ceras_ir.interpreters.elementwise import cast, combine, compare
 
 StepNumbers: TypeAlias = NDArray[np.generic]
 
