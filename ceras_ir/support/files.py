@@ -13,11 +13,11 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from hashlib import sha256
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.digests import sha256
 from ceras_ir.support.private_files import private_bytes, private_folder, replacing
 
 
@@ -103,7 +103,7 @@ def key_of(*parts: str | bytes) -> str:
     differ.
     """
     encoded = [part.encode() if isinstance(part, str) else part for part in parts]
-    return sha256(b"".join(b"%d:%b" % (len(data), data) for data in encoded)).hexdigest()
+    return sha256(*(b"%d:%b" % (len(data), data) for data in encoded)).hex()
 
 
 class ContentCache:
@@ -129,7 +129,7 @@ class ContentCache:
             return None
         head = len(ENTRY_MAGIC) + 32
         content = data[head:]
-        if data[:head] != ENTRY_MAGIC + sha256(content).digest():
+        if data[:head] != ENTRY_MAGIC + sha256(content):
             with suppress(OSError):
                 path.unlink()
             return None
@@ -147,7 +147,7 @@ class ContentCache:
             private_folder(self.folder)
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with replacing(path) as stream:
-                stream.write(ENTRY_MAGIC + sha256(content).digest() + content)
+                stream.write(ENTRY_MAGIC + sha256(content) + content)
         except OSError as error:
             raise self._cannot("write", error) from None
         self._written += len(content)

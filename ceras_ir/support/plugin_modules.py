@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from importlib import import_module, invalidate_caches
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -22,6 +21,7 @@ from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from ceras_ir.support.digests import sha256
 from ceras_ir.support.extensions import required_packages
 
 INIT = "__init__.py"
@@ -59,7 +59,7 @@ def load_plugin(path: str) -> ModuleType:
     while folder.name.isidentifier() and (folder / INIT).is_file():
         names.insert(0, folder.name)
         folder = folder.parent
-    root = PLUGIN_PREFIX + sha256(os.fsencode(folder)).hexdigest()[:12]
+    root = PLUGIN_PREFIX + sha256(os.fsencode(folder)).hex()[:12]
     name = ".".join([root, *names])
     if name not in sys.modules:
         _FOLDERS[root], _FILES[name] = str(folder), str(file)

@@ -13,7 +13,6 @@ from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAVal
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     result_def,
 )
@@ -24,6 +23,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 

@@ -23,7 +23,6 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     prop_def,
@@ -33,6 +32,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.constant import storage_type
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,

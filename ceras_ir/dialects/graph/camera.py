@@ -7,10 +7,11 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
+from xdsl.irdl import irdl_attr_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import InputOperation, element_of, expect_shape, shape_of

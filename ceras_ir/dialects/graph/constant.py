@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import ClassVar, TypeGuard
 
 import numpy as np
@@ -22,15 +21,17 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, prop_def, traits_def
+from xdsl.irdl import prop_def, traits_def
 from xdsl.traits import ConstantLike
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, is_tensor, tensor_type
 from ceras_ir.dialects.quant import UniformType, stored_dtype
 from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.support.digests import sha256
 
 
 def storage_type(element: Attribute) -> Float32Type | IntegerType:
@@ -148,9 +149,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
     def digest(self) -> bytes:
         """Return a hash of the stored type and elements, to find equal constants."""
         array = np.ascontiguousarray(self.array())
-        found = sha256(array.dtype.str.encode())
-        found.update(array.data)
-        return found.digest()
+        return sha256(array.dtype.str.encode(), array.data)
 
     @property
     def encoded(self) -> Encoded | None:

@@ -14,7 +14,6 @@ from xdsl.irdl import (
     VarConstraint,
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -24,6 +23,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import (
     Elementwise,
     FunctionAttr,

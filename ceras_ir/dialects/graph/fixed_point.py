@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def
+from xdsl.irdl import operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.constant import constant_array
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,

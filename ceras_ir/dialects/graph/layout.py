@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     prop_def,
     traits_def,
     var_operand_def,
@@ -28,6 +27,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.traits import HasCanonicalizationPatternsTrait
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import MovesElements, View, integers
 from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (

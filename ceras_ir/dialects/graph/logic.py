@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, TensorType, f32, i1
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.irdl import irdl_attr_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import Elementwise
 from ceras_ir.dialects.graph.constant import constant_array
 from ceras_ir.dialects.graph.operation import (

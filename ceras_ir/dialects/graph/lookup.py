@@ -20,9 +20,10 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def
+from xdsl.irdl import opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import Elementwise, MayOverwrite, integers
 from ceras_ir.dialects.graph.constant import numpy_dtype
 from ceras_ir.dialects.graph.operation import (

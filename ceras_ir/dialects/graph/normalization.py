@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     prop_def,
@@ -23,6 +22,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,

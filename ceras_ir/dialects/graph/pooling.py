@@ -6,10 +6,11 @@ from math import prod
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, UnitAttr, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
+from xdsl.irdl import irdl_attr_definition, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     InputOperation,

@@ -14,10 +14,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.irdl import irdl_attr_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import MovesElements, integers
 from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (

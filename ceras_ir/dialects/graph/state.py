@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     ParsePropInAttrDict,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -29,6 +28,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.linear import LinearOperation, MatmulOp
 from ceras_ir.dialects.graph.operation import (

@@ -33,7 +33,6 @@ from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
-    irdl_op_definition,
     prop_def,
     traits_def,
     var_operand_def,
@@ -45,6 +44,7 @@ from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.dialects.mem.packing import (
     FoldZeroPointOp,

@@ -18,7 +18,6 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -26,6 +25,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import window_output
 from ceras_ir.dialects.tile.memory import DRAM, ScheduleAttr, memref_type, packed_vector, space_of

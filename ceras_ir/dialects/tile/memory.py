@@ -24,7 +24,6 @@ from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
@@ -37,6 +36,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.attributes import integers
 
 DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"

@@ -31,7 +31,6 @@ from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SpacedOpaqueSy
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     lazy_traits_def,
     opt_prop_def,
     prop_def,
@@ -55,6 +54,7 @@ from ceras_ir.backends.vta.machine.isa import (
     Store,
     violations,
 )
+from ceras_ir.dialects.definition import irdl_op_definition
 
 if TYPE_CHECKING:
     import numpy as np
