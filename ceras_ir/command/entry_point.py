@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ceras_ir.command.cached_methods import cache_methods
+from ceras_ir.command.lazy_modules import load_lazily
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -88,6 +89,7 @@ def start_quickly() -> None:
     # Products are small and many, and idle threads of OpenBLAS spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cache_methods()
+    load_lazily()
 
 
 @contextmanager

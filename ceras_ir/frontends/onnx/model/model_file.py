@@ -22,7 +22,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from shlex import quote
 from typing import TypeAlias
 
-import ml_dtypes
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
@@ -195,11 +194,14 @@ TENSOR_DTYPES: dict[int, np.dtype[np.generic]] = {
 }
 """Element types of constants and their numpy types; bfloat16 is loaded as float32."""
 
-PACKED_DTYPES: dict[int, np.dtype[np.generic]] = {
-    onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
-    onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
+PACKED_TYPES: dict[int, str] = {
+    onnx.TensorProto.INT4: "int4",
+    onnx.TensorProto.UINT4: "uint4",
 }
-"""Types of initializers only, with two elements per byte: weights of `DequantizeLinear`."""
+"""
+Types of initializers only, with two elements per byte: weights of `DequantizeLinear`. The names are
+those of `ml_dtypes`.
+"""
 
 
 def text(value: object) -> str:
@@ -258,7 +260,7 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
     is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
-    is_packed = tensor.data_type in PACKED_DTYPES
+    is_packed = tensor.data_type in PACKED_TYPES
     size = prod(shape) * (2 if is_halved else dtype.itemsize)
     if is_packed:
         size = -(-size // 2)
@@ -290,7 +292,11 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
 
 def element_type(data_type: int) -> np.dtype[np.generic] | None:
     """Return the numpy type of an ONNX element type, or `None` if it is not supported."""
-    return TENSOR_DTYPES.get(data_type, PACKED_DTYPES.get(data_type))
+    if (packed := PACKED_TYPES.get(data_type)) is not None:
+        import ml_dtypes  # A second import would load it, see `lazy_modules.py`.
+
+        return np.dtype(getattr(ml_dtypes, packed))
+    return TENSOR_DTYPES.get(data_type)
 
 
 def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:

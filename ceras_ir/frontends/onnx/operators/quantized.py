@@ -30,7 +30,7 @@ from ceras_ir.frontends.onnx.emission.quantization import (
 )
 from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, constant_operands, operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
-from ceras_ir.frontends.onnx.model.model_file import PACKED_DTYPES, Array, type_name, unpacked
+from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array, type_name, unpacked
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import gathered_along
 
@@ -50,7 +50,7 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     scale = emitter.array(1)
     point = emitter.optional_array(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    if isinstance(value, Constant) and value.dtype in PACKED_DTYPES.values():
+    if isinstance(value, Constant) and value.dtype.name in PACKED_TYPES.values():
         return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
     if block:
         storage = stored_type(emitter, value)
