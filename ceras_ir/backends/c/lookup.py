@@ -15,7 +15,13 @@ from ceras_ir.backends.c.values import (
 from ceras_ir.dialects.graph import LookupOp, shape_of
 
 MAX_TABLE_PARTS = 8
-"""The maximum number of lookup instructions for 64 elements; beyond, a gather is faster."""
+"""
+The maximum number of lookup instructions for 64 elements in the order of the channels; beyond, a
+transposition is faster.
+"""
+
+MAX_TURNED_ENTRIES = 1 << 12
+"""The maximum entries of a table for which a transposition is faster than gathers."""
 
 GATHERED = 16
 """The elements that a gather loads together (`lookup_rows.c`)."""
@@ -56,15 +62,17 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         _lookup_channels(layer, size, (y, x, target), (name, "0"), _first_entries(layer, op))
         return
     first, channels = _first_entries(layer, op, GATHERED if layer.options.vectors else 1)
-    kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
+    name_of_types = f"{source}_{target}"
+    kernel = layer.kernels.use("lookup_rows", NAME=name_of_types, X=source, Y=target)
+    unit = 1
+    if layer.options.vectors and not op.has_pixel_input:
+        if target == "int8_t" and _max_table_parts(op) <= MAX_TABLE_PARTS:
+            kernel, unit = layer.kernels.use("lookup_finer"), LOOKUP_ROWS
+        elif entries <= MAX_TURNED_ENTRIES:
+            kernel = layer.kernels.use("lookup_turned", NAME=name_of_types, Y=target)
+            unit = LOOKUP_ROWS
     rest = f"{name}, {first}, {entries // 2}, {channels}"
-    if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
-        _call_for_rows(layer, kernel, (y, x), rest, (size, channels))
-        return
-    layer.line(
-        f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"
-    )
-    layer.line(f"{kernel}({y} + done, {x} + done, {rest}, {size} - done);")
+    _call_for_rows(layer, kernel, (y, x), rest, (size, channels), unit)
 
 
 def byte_lookup_kernel(layer: Layer) -> str:

@@ -169,6 +169,9 @@ def normalize(layer: Layer, op: NormalizeOp) -> None:
 ROWS_OF_TABLE = 32
 """Rows of a softmax of bytes for each preparation of the table, which takes as long as six rows."""
 
+MAX_SHORT_SOFTMAX = 16
+"""The maximum elements of a row of a softmax of bytes if a vector has four rows."""
+
 MAX_SHORT_ROW = 1 << 15
 """The maximum elements of a row of 16 bits for which differences from the mean fit 32 bits."""
 
@@ -236,7 +239,7 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
     if not _has_byte_rows(layer, op, n, inner):
         rows(kernel, f", {inner}")
         return
-    lookup = layer.kernels.use("softmax_bytes")
+    lookup = layer.kernels.use("softmax_short" if n <= MAX_SHORT_SOFTMAX else "softmax_bytes")
     with layer.variants("MODEL_LOOKUP") as otherwise:
         rows(lookup, "", ROWS_OF_TABLE)
         otherwise()
@@ -255,11 +258,12 @@ def fixed_point_softmax(layer: Layer, op: graph.FixedPointSoftmaxOp) -> None:
 def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
     """
     Return whether vector instructions can look up the table of an integer softmax: rows of `n`
-    contiguous bytes that are long enough, and table entries of 16 bits. `inner` is the distance
-    between the elements of a row.
+    contiguous bytes that are long or have at most 16 elements, and table entries of 16 bits.
+    `inner` is the distance between the elements of a row.
     """
     is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
-    if not (layer.options.vectors and is_bytes and inner == 1 and n >= MIN_TABLE_ELEMENTS):
+    has_length = n <= MAX_SHORT_SOFTMAX or n >= MIN_TABLE_ELEMENTS
+    if not (layer.options.vectors and is_bytes and inner == 1 and has_length):
         return False
     table = graph.constant_array(op.table)
     return table is not None and table.min() >= 0 and table.max() < 1 << 16

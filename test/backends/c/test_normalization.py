@@ -85,9 +85,12 @@ def test_long_and_short_rows(n: int, build: str):
 @pytest.mark.parametrize("build", ["tiles", "loops"])
 def test_rows_of_bytes(build: str):
     """
-    Check complete vectors, additional elements, and a single vector; tables of different length.
+    Check complete vectors, additional elements, a single vector, and several rows in a vector;
+    tables of different length.
     """
-    shapes = [(6, n) for n in (63, 64, 65, 127, 128, 1500)]
+    long = [(6, n) for n in (64, 65, 127, 128, 1500)]
+    short = [(16, 16), (7, 1), (9, 3), (6, 15), (37, 16)]
+    shapes = [*long, *short, (6, 17), (6, 63)]
     elements = [I8, SHIFTED, UniformType(1.0)]
     cases = [(e, shape) for e in elements for shape in shapes]
 
@@ -96,7 +99,9 @@ def test_rows_of_bytes(build: str):
 
     module = make_network(cases, layers)
     inputs = [rows(e, shape) for e, shape in cases]
-    assert source(module).count("  softmax_bytes(") == len(elements) * (len(shapes) - 1)
+    text = source(module)
+    assert text.count("  softmax_bytes(") == len(elements) * len(long)
+    assert text.count("  softmax_short(") == len(elements) * len(short)
     check(module, {f"input{i}": x for i, x in enumerate(inputs)}, flags=BUILDS[build])
 
 

@@ -512,7 +512,8 @@ def test_lookup(flags: tuple[str, ...]):
 @pytest.mark.parametrize(("width", "entries"), [(8, 256), (16, 256), (16, 1024), (16, 2048)])
 def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, made: int):
     """
-    Check few and many tables, channels that do and do not fill vectors, and indices beyond a table.
+    Check few and many tables, channels that do and do not fill vectors, indices beyond a table, and
+    few and many rows.
     """
     rng = np.random.default_rng(width + entries)
     source = UniformType(0.5, storage=IntegerType(width))
@@ -521,6 +522,7 @@ def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, mad
     value = graph.ConstantOp.from_array(tables, IntegerType(made)).value
     assert isinstance(value, DenseIntOrFPElementsAttr)
     shapes = [((2, 13, 16), 3), ((5, 9, 64), 9), ((7, 11, 24), 5), ((40, 85), 6), ((70, 3), 2)]
+    shapes += [((9, 10, 64), 9), ((30, 5, 24), 5), ((83, 85), 6)]
     rows = [rng.integers(0, count, shape[-1]) for shape, count in shapes]
     bound = min(entries, 1 << (width - 1))
     numbers = [rng.integers(-bound, bound, shape).astype(f"int{width}") for shape, _ in shapes]

@@ -2,11 +2,11 @@
 #if MODEL_LOOKUP
 #include <immintrin.h>
 #endif
-/* y[i] = table[first[i % channels] + clamp(x[i], -half, half - 1)], of the first elements of n.
- * Returns their number, a multiple of the channels, or 0 without such instructions. */
-MODEL_STATIC int32_t lookup_finer(int8_t *restrict y, const int16_t *restrict x,
-                                  const int8_t *restrict table, const int32_t *restrict first,
-                                  int32_t half, int32_t channels, int32_t n)
+/* The function `lookup_rows_int16_t_int8_t` with vector instructions, for few tables of few entries.
+ * The elements are in the order of memory. */
+MODEL_STATIC void lookup_finer(int8_t *restrict y, const int16_t *restrict x,
+                               const int8_t *restrict table, const int32_t *restrict first,
+                               int32_t half, int32_t channels, int32_t n)
 {
   int32_t done = 0;
 #if MODEL_LOOKUP
@@ -43,8 +43,6 @@ MODEL_STATIC int32_t lookup_finer(int8_t *restrict y, const int16_t *restrict x,
       _mm512_storeu_si512((void *)(y + i), bits);
     }
   }
-#else
-  (void)y, (void)x, (void)table, (void)first, (void)half, (void)channels, (void)n;
 #endif
-  return done;
+  lookup_rows_int16_t_int8_t(y + done, x + done, table, first, half, channels, n - done);
 }

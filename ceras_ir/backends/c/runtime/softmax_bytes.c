@@ -1,13 +1,5 @@
-#include "vectors_i8.c"
-#include "lookup_lanes.c"
+#include "softmax_entries.c"
 #if MODEL_LOOKUP
-#include <immintrin.h>
-/* Looks up each lane of `at`, 0 to 255, in a table in four parts. */
-MODEL_INLINE model_bytes entries_of(const model_bytes *part, model_bytes at)
-{
-  return look_up(at, part[0], part[1], part[2], part[3], ~__builtin_ia32_cvtb2mask512(at));
-}
-
 /* Like integer_softmax, for rows of 64 bytes or more. Exponentials are looked up as two bytes each,
  * and results in a table of the row, by the distance to the maximum. */
 MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
@@ -16,10 +8,7 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
                                 int32_t high)
 {
   typedef uint8_t unsigned_bytes __attribute__((vector_size(64), aligned(1), may_alias));
-  union {
-    model_bytes parts[4];
-    uint8_t bytes[256];
-  } lows, highs;
+  union softmax_bytes lows, highs;
   union {
     model_bytes lanes;
     int8_t bytes[64];

@@ -1,0 +1,16 @@
+#include "vectors_i8.c"
+#include "lookup_lanes.c"
+#if MODEL_LOOKUP
+#include <immintrin.h>
+/* Looks up each lane of `at`, 0 to 255, in a table in four parts. */
+MODEL_INLINE model_bytes entries_of(const model_bytes *part, model_bytes at)
+{
+  return look_up(at, part[0], part[1], part[2], part[3], ~__builtin_ia32_cvtb2mask512(at));
+}
+
+/* A table of a byte for each distance to the maximum. */
+union softmax_bytes {
+  model_bytes parts[4];
+  uint8_t bytes[256];
+};
+#endif
