@@ -335,10 +335,12 @@ class InputOperation(GraphOperation, ABC):
         Create the operation. The result has the shape and element type of the operand, unless they
         are given.
         """
-        kind = TensorType(
-            element_of(input) if element is None else element,
-            shape_of(input) if shape is None else shape,
-        )
+        kind = tensor_type(input)
+        if shape is not None or element is not None:
+            kind = TensorType(
+                kind.element_type if element is None else element,
+                kind.get_shape() if shape is None else shape,
+            )
         super().__init__(operands=[input], result_types=[kind], properties=properties or {})
 
 

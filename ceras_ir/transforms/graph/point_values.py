@@ -31,6 +31,16 @@ POINTS: Doubles = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12,
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """An elementwise operation that can be part of a function."""
+
+    formula: Callable[..., Doubles]
+    operands: tuple[SSAValue, ...]
+    inputs: tuple[tuple[SSAValue, Operation | None], ...]
+    """The operands that are no constants, each with the operation that computes it, if any."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Composition(Generic[T]):
     """
     Elementwise operations of a network as a function of an argument: the values at `POINTS`, and
@@ -54,7 +64,7 @@ class PointValues(Generic[T]):
     def __init__(self, derive: Callable[[Doubles], T]):
         self._derive = derive
         """A function of elements at `POINTS`."""
-        self._formulas: dict[Operation, Callable[..., Doubles] | None] = {}
+        self._parts: dict[Operation, Part | None] = {}
         self._compositions: dict[tuple[object, ...], Composition[T]] = {}
         self._by_argument: dict[SSAValue, dict[SSAValue, Composition[T]]] = {}
         self._constants: dict[SSAValue, Composition[T]] = {}
@@ -65,27 +75,26 @@ class PointValues(Generic[T]):
         Return whether `op` can be part of a function that is evaluated: it is elementwise on
         float32 values and scalar constants, and has a formula in double precision.
         """
-        return self._formula(op) is not None
+        return self._part(op) is not None
 
     def arguments(self, op: Operation) -> Iterator[SSAValue]:
         """
         Return the values of which the result of `op` may be a function, the most distant from `op`
         first.
         """
-        inside = {op: None}
+        inside = {op}
         pending = [op]
         values = dict[SSAValue, None]()
         for at in pending:
             if len(pending) > MAX_FUNCTION_OPERATIONS:
                 break
-            for value in at.operands:
-                owner = value.owner
-                if isinstance(owner, graph.ConstantOp):
-                    continue
+            if (part := self._part(at)) is None:
+                continue
+            for value, owner in part.inputs:
                 values[value] = None
-                if isinstance(value, OpResult) and owner not in inside and self.is_part(value.op):
-                    inside[value.op] = None
-                    pending.append(value.op)
+                if owner is not None and owner not in inside and self.is_part(owner):
+                    inside.add(owner)
+                    pending.append(owner)
         return reversed(values)
 
     def derived(self, value: SSAValue, argument: SSAValue) -> T | None:
@@ -119,17 +128,20 @@ class PointValues(Generic[T]):
     ) -> Composition[T] | None:
         if not isinstance(value, OpResult):
             return self._other
-        if (formula := self._formula(value.op)) is None:
+        if (part := self._part(value.op)) is None:
             return self._constant(value)
         if not depth:
             return None
         operands = list[Composition[T]]()
-        for operand in value.op.operands:
-            found = self._find(operand, known, depth - 1)
+        for operand in part.operands:
+            found = known.get(operand) or self._find(operand, known, depth - 1)
             if found is None or found is self._other:
                 return found
             operands.append(found)
-        return self._shared((formula, *operands), lambda: formula(*(o.values for o in operands)))
+        key = part.formula, *operands
+        if (found := self._compositions.get(key)) is not None:
+            return found
+        return self._shared(key, lambda: part.formula(*(o.values for o in operands)))
 
     def _constant(self, value: SSAValue) -> Composition[T]:
         if (number := graph.constant_number(value)) is None:
@@ -147,12 +159,23 @@ class PointValues(Generic[T]):
             self._compositions[key] = found
         return found
 
-    def _formula(self, op: Operation) -> Callable[..., Doubles] | None:
+    def _part(self, op: Operation) -> Part | None:
         try:
-            return self._formulas[op]
+            return self._parts[op]
         except KeyError:
-            self._formulas[op] = formula = formula_of(op) if _is_part(op) else None
-            return formula
+            self._parts[op] = part = self._new_part(op)
+            return part
+
+    @staticmethod
+    def _new_part(op: Operation) -> Part | None:
+        if (formula := formula_of(op) if _is_part(op) else None) is None:
+            return None
+        inputs = list[tuple[SSAValue, Operation | None]]()
+        for value in op.operands:
+            owner = value.op if isinstance(value, OpResult) else None
+            if not isinstance(owner, graph.ConstantOp):
+                inputs.append((value, owner))
+        return Part(formula, tuple(op.operands), tuple(inputs))
 
 
 def _has_few_values(value: SSAValue, argument: SSAValue) -> bool:
