@@ -6,9 +6,11 @@ therefore `#graph.requant`.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     ArrayAttr,
     Float32Type,
@@ -35,7 +37,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
-_WIDTHS = (8, 16, 32)
+BYTE_BITS = 8
+
+_WIDTHS = (*range(1, BYTE_BITS + 1), 16, 32)
 
 MULTIPLIER_BITS = 31
 """The bits of a multiplier of a requantization."""
@@ -48,14 +52,25 @@ def decimal(value: float) -> str:
 
 
 def stored_dtype(storage: Attribute) -> np.dtype[np.generic]:
-    """Return the numpy type of stored elements."""
+    """Return the numpy type of stored elements. An element below 8 bits occupies a byte."""
     if isinstance(storage, Float32Type):
         return np.dtype(np.float32)
     assert isa(storage, IntegerType)
-    if storage.width.data == 1:
-        return np.dtype(np.bool_)
     unsigned = storage.signedness.data == Signedness.UNSIGNED
-    return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
+    if storage.width.data == 1 and not unsigned:
+        return np.dtype(np.bool_)
+    return np.dtype(f"{'u' if unsigned else ''}int{max(storage.width.data, BYTE_BITS)}")
+
+
+def packed(array: NDArray[np.generic], width: int) -> NDArray[np.uint8]:
+    """
+    Pack integers of `width` bits, 1 to 8, as target memory stores them: [R, ...] -> [R, bytes]. The
+    elements of a row (an output channel) follow each other without gaps, the low bits of a byte
+    first, and zeros fill the last byte of the row.
+    """
+    rows = array.reshape(*(array.shape[:1] or (1,)), -1).view(np.uint8)
+    bits = np.unpackbits(rows[:, :, None], axis=2, count=width, bitorder="little")
+    return np.packbits(bits.reshape(len(rows), -1), axis=1, bitorder="little")
 
 
 @irdl_attr_definition
@@ -65,6 +80,8 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
     `!quant.uniform<i8:f32, 0.5>`, `!quant.uniform<i8:f32, 0.5:-3>`, or per channel of dimension
     `axis`: `!quant.uniform<i8:f32:0, {0.5, 0.25:1}>`.
+
+    The storage has 2 to 8 bits (i2 to i8) or, unsigned, 1 to 8 bits (u1 to u8), or 16 or 32 bits.
     """
 
     name = "quant.uniform"
@@ -112,18 +129,23 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         return self.zero_points.data[0].data
 
     @property
+    def width(self) -> int:
+        """The number of bits of a stored integer."""
+        return self.storage.width.data
+
+    @property
     def is_signed(self) -> bool:
         return self.storage.signedness.data != Signedness.UNSIGNED
 
     @property
     def low(self) -> int:
         """The lowest stored integer."""
-        return -(1 << self.storage.width.data - 1) if self.is_signed else 0
+        return -(1 << self.width - 1) if self.is_signed else 0
 
     @property
     def high(self) -> int:
         """The highest stored integer."""
-        return (1 << self.storage.width.data - int(self.is_signed)) - 1
+        return (1 << self.width - int(self.is_signed)) - 1
 
     @property
     def reach(self) -> int:
@@ -132,6 +154,22 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         int8 without a zero point.
         """
         return max(self.high - self.zero_point, self.zero_point - self.low)
+
+    def packed_bytes(self, shape: Sequence[int]) -> int:
+        """
+        Return the bytes of a tensor of `shape` in target memory: see `packed` for less than 8 bits.
+        """
+        bits = prod(shape[1:]) * self.width
+        return prod(shape[:1]) * -(-bits // BYTE_BITS)
+
+    def widened(self, width: int) -> "UniformType":
+        """Return the type with the same scales and integers, which are stored in `width` bits."""
+        return UniformType(
+            [scale.data for scale in self.scales],
+            [point.data for point in self.zero_points],
+            storage=IntegerType(width, self.storage.signedness.data),
+            axis=self.axis.data if isinstance(self.axis, IntAttr) else None,
+        )
 
     def rescaled(self, factor: float, axis: int | None = None) -> "UniformType":
         """
@@ -160,8 +198,10 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         )
 
     def verify(self) -> None:
-        if self.storage.width.data not in _WIDTHS:
-            raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")
+        if self.width not in _WIDTHS or (self.width == 1 and self.is_signed):
+            raise VerifyException(
+                f"storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got {self.storage}"
+            )
         if not self.scales.data or len(self.scales) != len(self.zero_points):
             raise VerifyException("expected scales, and a zero point for each")
         if not self.is_per_axis and len(self.scales) != 1:
@@ -217,7 +257,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
             if self.is_signed:
                 printer.print_attribute(self.storage)
             else:
-                printer.print_string(f"u{self.storage.width.data}")
+                printer.print_string(f"u{self.width}")
             printer.print_string(":f32")
             if isinstance(self.axis, IntAttr):
                 printer.print_string(f":{self.axis.data}, {{{entries}}}")

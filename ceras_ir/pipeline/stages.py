@@ -330,6 +330,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
             *_checking(options),
             *_snapping(options),
             quantize_pass(options),
+            *_widening(options),
         )
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
@@ -381,6 +382,18 @@ def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 
     return (SnapScalesPass(),)
+
+
+def _widening(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """
+    Return the pass that widens weights which the target does not store in so few bits. Without a
+    target, no pass is returned.
+    """
+    if (name := getattr(options.target, "name", None)) is None:
+        return ()
+    from ceras_ir.transforms.quantization.widen_weights import WidenWeightsPass
+
+    return (WidenWeightsPass(name),)
 
 
 def run_stages(

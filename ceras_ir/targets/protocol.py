@@ -80,6 +80,8 @@ class Arithmetic:
     """Whether softmax and normalizations are computed in integers."""
     widths: tuple[int, ...] = (8, 16)
     """The bits of stored activations on the fastest device; the host computes other widths."""
+    weight_widths: tuple[int, ...] = (8,)
+    """The bits of weights that the target stores, ascending; `widen-weights` widens the others."""
 
     wide_share: float | None = None
     """
@@ -91,6 +93,10 @@ class Arithmetic:
     def narrow(self) -> bool:
         """Whether the fastest device stores activations only in 8 bits."""
         return max(self.widths) == 8
+
+    def stored_width(self, width: int) -> int:
+        """Return the bits in which the target stores weights of `width` bits."""
+        return min((w for w in self.weight_widths if w >= width), default=width)
 
     def __str__(self) -> str:
         kinds = [f"int{width}" for width in self.widths] + ["float32"] * self.floats

@@ -36,8 +36,8 @@ class InterpTarget(EncodingOptions, Target):
     name = "interp"
     compiles = False
     keeps_states = True
-    # Equal to target c, so that both quantize a float network in the same way.
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
+    # Float networks are quantized as for target c.
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=tuple(range(1, 9)))
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage

@@ -28,7 +28,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.definition import irdl_op_definition
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, is_tensor, tensor_type
-from ceras_ir.dialects.quant import UniformType, stored_dtype
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType, stored_dtype
 from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.digests import sha256
@@ -67,6 +67,15 @@ def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | No
     width = 1 if dtype.kind == "b" else 8 * dtype.itemsize
     unsigned = dtype.kind == "u"
     return IntegerType(width, Signedness.UNSIGNED if unsigned else Signedness.SIGNLESS)
+
+
+def expect_stored(name: str, array: NDArray[np.generic], element: UniformType) -> None:
+    """Raise a `VerifyException` if `element` cannot store an integer of `array`."""
+    for extreme in (int(array.min()), int(array.max())):
+        if not element.low <= extreme <= element.high:
+            raise VerifyException(
+                f"{name} must be in [{element.low}, {element.high}], got {extreme}"
+            )
 
 
 def is_splat(flat: NDArray[np.generic]) -> bool:
@@ -149,7 +158,8 @@ class ConstantOp(GraphOperation, HasFolderInterface):
     def digest(self) -> bytes:
         """Return a hash of the stored type and elements, to find equal constants."""
         array = np.ascontiguousarray(self.array())
-        return sha256(array.dtype.str.encode(), array.data)
+        width = storage_type(tensor_type(self.result).element_type).bitwidth
+        return sha256(f"{array.dtype.str}:{width}".encode(), array.data)
 
     @property
     def encoded(self) -> Encoded | None:
@@ -187,6 +197,10 @@ class ConstantOp(GraphOperation, HasFolderInterface):
                 f"value must be stored as {storage_type(result.element_type)}, "
                 f"got {held.element_type}"
             )
+        element = result.element_type
+        # Wider elements fill their numpy type.
+        if isinstance(element, UniformType) and element.width < BYTE_BITS and not self.is_elided:
+            expect_stored("value", self.array(), element)
 
 
 class MaterializeConstant(ConstantMaterializationInterface):

@@ -16,7 +16,13 @@ from operator import attrgetter
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.dialects.graph import ConcatOp, ConstantOp, tensor_type
+from ceras_ir.dialects.graph import (
+    ConcatOp,
+    ConstantOp,
+    quantized_element,
+    shape_of,
+    tensor_type,
+)
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.graph.calls import bytes_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp, block_of
@@ -51,7 +57,13 @@ def overwritten_operands(op: Operation) -> tuple[SSAValue, ...]:
 
 
 def byte_size(value: SSAValue) -> int:
-    """Return the number of bytes in which a tensor is stored, without alignment."""
+    """
+    Return the number of bytes in which a target stores a tensor, without alignment. Elements of
+    constants are packed if they have less than 8 bits; computed elements occupy whole bytes.
+    """
+    element = quantized_element(value)
+    if element is not None and isinstance(value.owner, ConstantOp):
+        return element.packed_bytes(shape_of(value))
     return bytes_of(tensor_type(value))
 
 

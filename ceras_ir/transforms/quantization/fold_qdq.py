@@ -117,7 +117,7 @@ def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
 def _weights(value: SSAValue) -> SSAValue | None:
     stored = _constant(value)
     kind = None if stored is None else graph.quantized_element(stored)
-    if kind is None or kind.storage.width.data != NARROW:
+    if kind is None or kind.width > NARROW:
         return None
     # Only scales along the output channels can be factored out of the sum.
     return None if isinstance(kind.axis, IntAttr) and kind.axis.data != 0 else stored

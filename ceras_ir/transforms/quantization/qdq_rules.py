@@ -138,6 +138,8 @@ def _signed(value: SSAValue) -> UniformType | None:
     element = value.type.element_type
     if not isinstance(element, UniformType) or element.is_signed or element.high >= 1 << 16:
         return None
+    if element.width == 1:  # There is no signed type of one bit.
+        return None
     # A requantization at the border could not restore per-channel scales of activations.
     if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
         return None
@@ -179,7 +181,7 @@ def _store_signed(value: SSAValue) -> None:
     half = 1 << element.storage.width.data - 1
     if isinstance(op, graph.ConstantOp):
         stored = op.array()
-        moved = (stored.astype("int32") - half).astype(f"int{element.storage.width.data}")
+        moved = (stored.astype("int32") - half).astype(graph.numpy_dtype(element))
         new = graph.ConstantOp.from_array(moved, element, location=op.location)
         Rewriter.insert_op(new, InsertPoint.before(op))
         value.replace_all_uses_with(new.result)

@@ -35,8 +35,8 @@ MIN_JOINED, MAX_JOINED = INT8_LOW - (INT8_HIGH << BYTE_BITS), INT8_HIGH - (INT8_
 def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
     """
     Return whether a layer can be split into two layers with the same weights. `widths` are the
-    required bits of operand and result. The scales must be powers of two, and no weight may be
-    -128, because the weights are negated.
+    required bits of operand and result. The scales must be powers of two, and no weight may be the
+    lowest integer, such as -128, because the weights are negated.
     """
     types = [graph.quantized_element(v) for v in (op.input, op.results[0])]
     kind, weights = graph.quantized_element(op.weights), graph.constant_array(op.weights)
@@ -46,14 +46,10 @@ def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
         return False
     if kind is None or weights is None or op.encoded_weights is not None:
         return False
-    if (
-        kind.storage.width.data != NARROW
-        or not kind.is_signed
-        or any(p.data for p in kind.zero_points)
-    ):
+    if kind.width > NARROW or not kind.is_signed or any(p.data for p in kind.zero_points):
         return False
     powers = all(m & (m - 1) == 0 for m in op.requant.multipliers)
-    return powers and op.requant.mode is Rounding.HALF_UP and weights.min(initial=0) >= -INT8_HIGH
+    return powers and op.requant.mode is Rounding.HALF_UP and weights.min(initial=0) > kind.low
 
 
 DEVIATIONS = 4.0

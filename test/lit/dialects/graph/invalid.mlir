@@ -511,3 +511,11 @@ func.func @resized_sums(%x: tensor<1x2x2x1x!quant.uniform<i32:f32, 0.5>>) {
   %0 = graph.resize linear %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i32:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i32:f32, 0.5>>
   func.return
 }
+
+// -----
+
+func.func @case51() {
+  // expected-error@+1 {{value must be in [-8, 7], got 100}}
+  %0 = graph.constant dense<"0x0764"> : tensor<2xi4> : tensor<2x!quant.uniform<i4:f32, 0.5>>
+  func.return
+}

@@ -45,8 +45,18 @@
 
 // -----
 
-// expected-error@+1 {{storage must be 8, 16 or 32 bits wide, got i4}}
-"test.op"() {value = !quant.uniform<i4:f32, 0.5>} : () -> ()
+// expected-error@+1 {{storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got i12}}
+"test.op"() {value = !quant.uniform<i12:f32, 0.5>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got i1}}
+"test.op"() {value = !quant.uniform<i1:f32, 0.5>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{zero point must be in [-8, 7], got 8}}
+"test.op"() {value = !quant.uniform<i4:f32, 0.5:8>} : () -> ()
 
 // -----
 

@@ -1,0 +1,116 @@
+"""
+Store weights of few bits in a width that the target stores: the pass `widen-weights`.
+
+Other passes accept constants of any width. A target declares the widths that it stores in
+`Arithmetic.weight_widths`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, DenseResourceAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+from xdsl.utils.hints import isa
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.calls import called_functions
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.support.diagnostics import remark
+from ceras_ir.support.options import inherited
+from ceras_ir.targets.protocol import Arithmetic
+from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.shared_options import TargetNameOptions
+from ceras_ir.transforms.pass_kinds import NetworkPass
+
+
+@dataclass(frozen=True)
+class WidenWeightsPass(TargetNameOptions, NetworkPass):
+    """
+    Store constants of few bits in the next width that the target stores, such as 8 bits. A note on
+    stderr gives the number of layers.
+
+    Values that are moved from such a constant, such as rows of a table, get the same type.
+
+    Exact: integers, scales and zero points do not change.
+
+    Before:
+
+        %w = graph.constant dense<[[7, -8]]> : tensor<1x2xi4>
+            : tensor<1x2x!quant.uniform<i4:f32, 0.5>>
+        %y = graph.dequantize %w : (tensor<1x2x!quant.uniform<i4:f32, 0.5>>) -> tensor<1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[7, -8]]> : tensor<1x2xi8>
+            : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+        %y = graph.dequantize %w : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2xf32>
+    """
+
+    name = "widen-weights"
+
+    target: str | None = inherited(TargetNameOptions, "target", None)
+    """The target that stores the weights; default: a target that stores weights in 8 bits."""
+
+    def change(self, main: FuncOp) -> None:
+        arithmetic = Arithmetic() if self.target is None else find_target(self.target).arithmetic
+        changed: list[tuple[graph.ConstantOp, UniformType]] = []
+        layers: dict[tuple[int, int], dict[Operation, None]] = {}
+        functions = (main, *called_functions(main))
+        for constant in (op for function in functions for op in function.body.block.ops):
+            if not isinstance(constant, graph.ConstantOp):
+                continue
+            if (element := graph.quantized_element(constant.result)) is None:
+                continue
+            if (width := arithmetic.stored_width(element.width)) == element.width:
+                continue
+            changed.append((constant, element.widened(width)))
+            known = layers.setdefault((element.width, width), {})
+            known |= dict.fromkeys(_layers(constant.result))
+        for constant, element in changed:
+            _widen(constant, element)
+        stored = " or ".join(map(str, arithmetic.weight_widths))
+        for (old, new), users in sorted(layers.items()):
+            counted = f"1 layer with {old}-bit weights is"
+            if len(users) != 1:
+                counted = f"{len(users)} layers with {old}-bit weights are"
+            owner = "the target" if self.target is None else f"target {self.target}"
+            remark(
+                f"{self.name}: note: {counted} stored as int{new}: {owner} stores weights in "
+                f"{stored} bits"
+            )
+
+
+def _moved(value: SSAValue) -> Iterator[SSAValue]:
+    """Yield the results that have the element type of `value` because they are moved from it."""
+    for use in value.uses:
+        if "requant" not in use.operation.properties:
+            for result in use.operation.results:
+                if graph.element_of(result) == graph.element_of(value):
+                    yield result
+
+
+def _layers(value: SSAValue) -> Iterator[Operation]:
+    """Yield the operations that compute with `value`, after data movement and dequantization."""
+    moved = set(_moved(value))
+    for op in (use.operation for use in value.uses):
+        if isinstance(op, graph.DequantizeOp):
+            yield from (use.operation for use in op.result.uses)
+        elif moved.isdisjoint(op.results):
+            yield op
+    for result in moved:
+        yield from _layers(result)
+
+
+def _widen(constant: graph.ConstantOp, element: UniformType) -> None:
+    # The bytes are the same, because an element below 8 bits occupies a byte.
+    kind, held = TensorType(element.storage, graph.shape_of(constant.result)), constant.value
+    if isinstance(held, DenseResourceAttr):
+        constant.value = DenseResourceAttr(held.resource_handle, kind)
+    elif isa(held, DenseIntOrFPElementsAttr):
+        constant.value = DenseIntOrFPElementsAttr(kind, held.data)
+    values: list[SSAValue] = [constant.result]
+    for value in values:  # The list grows in the loop.
+        values += _moved(value)
+        Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
