@@ -15,14 +15,16 @@ from pathlib import Path
 
 
 def by_ceras(model: str, samples: str, states: Sequence[str]) -> None:
-    from ceras_ir.command.entry_point import start_quickly
+    from ceras_ir.command.entry_point import start_quickly, uncollected
 
-    start_quickly()  # As each command does, before it imports other modules.
-    from ceras_ir.pipeline.context import load_context
-    from ceras_ir.pipeline.parsing import read_network
-    from ceras_ir.pipeline.pass_options import build
-    from ceras_ir.transforms.graph.fuse import FusePass
-    from ceras_ir.transforms.quantization.quantize import QuantizePass
+    # As each command does.
+    start_quickly()
+    with uncollected():
+        from ceras_ir.pipeline.context import load_context
+        from ceras_ir.pipeline.parsing import read_network
+        from ceras_ir.pipeline.pass_options import build
+        from ceras_ir.transforms.graph.fuse import FusePass
+        from ceras_ir.transforms.quantization.quantize import QuantizePass
 
     pairs = dict(state.split("=") for state in states)
     module, context = read_network(model, states=pairs), load_context()

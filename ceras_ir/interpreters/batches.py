@@ -7,10 +7,11 @@ the results have the bits of separate runs: elements and sums in index order do 
 samples, and matrices are multiplied for each sample separately.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from ceras_ir.interpreters.layers import recurrence, recurrence_operands
 from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.windows import Window, reduce_rows
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import main_function, result_values
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]
@@ -78,25 +79,44 @@ class Batches:
             yield batch
 
     def run(
-        self, samples: Sequence[Sample], known: dict[SSAValue, Batch] | None = None
+        self,
+        samples: Sequence[Sample],
+        known: dict[SSAValue, Batch] | None = None,
+        given: Mapping[SSAValue, Array] = MappingProxyType({}),
     ) -> Generator[tuple[Operation | None, SSAValue, Batch]]:
         """
         Run the network, and yield each value: the arguments, then the results of operations. `None`
         is the operation of an argument. The elements are in `known` until the last use of the value
         has been yielded. The caller may replace them there.
+
+        `given` has the elements [samples, *shape] of values that are known. They are not computed,
+        and operations on which only they depend are omitted.
         """
         values: dict[SSAValue, Batch] = {} if known is None else known
         arrays = zip(*(check_inputs(self.main, sample) for sample in samples), strict=True)
         for argument, each in zip(self.main.body.block.args, arrays, strict=True):
             values[argument] = Batch(np.stack(each))
             yield None, argument, values[argument]
-        for op in self._ops:
-            found = self.apply(op, [values[v] for v in op.operands], len(samples))
+        for op in self._needed(given) if given else self._ops:
+            if op.results[0] in given:
+                found = [Batch(given[result]) for result in op.results]
+            else:
+                found = self.apply(op, [values[v] for v in op.operands], len(samples))
             for value, result in zip(op.results, found, strict=True):
                 values[value] = result
                 yield op, value, result
             for value in self._released.get(op, ()):
-                del values[value]
+                values.pop(value, None)
+
+    def _needed(self, given: Collection[SSAValue]) -> list[Operation]:
+        """Return the operations on which the outputs depend if the values `given` are known."""
+        wanted, found = set(result_values(self.main)), list[Operation]()
+        for op in reversed(self._ops):
+            if not wanted.isdisjoint(op.results):
+                found.append(op)
+                if op.results[0] not in given:
+                    wanted.update(op.operands)
+        return found[::-1]
 
     def apply(self, op: Operation, operands: Sequence[Batch], samples: int) -> Sequence[Batch]:
         """Evaluate an operation for a number of `samples`."""

@@ -160,6 +160,27 @@ def dequantize(q: NDArray[np.generic], element: UniformType) -> NDArray[np.float
     return centred * scales(element, q.ndim)
 
 
+def rounded_to(x: NDArray[np.float32], element: UniformType) -> NDArray[np.float32]:
+    """
+    Return `dequantize(quantize(x, element), element)`. Integers of at most 16 bits are exact in
+    float32, in which they need no conversion.
+    """
+    if element.storage.width.data > MAX_FLOAT_STORAGE_BITS:
+        return dequantize(quantize(x, element), element)
+    scale, points = scales(element, x.ndim), zero_points(element, x.ndim)
+    with np.errstate(invalid="ignore"):
+        result = np.array(x / scale)
+    np.rint(result, out=result)
+    low, high = ((end - points).astype(np.float32) for end in (element.low, element.high))
+    np.clip(result, low, high, out=result)
+    np.copyto(result, np.float32(0), where=np.isnan(result))
+    result += np.float32(0)  # An integer has no negative zero.
+    result *= scale
+    return result
+
+
+MAX_FLOAT_STORAGE_BITS = 16
+
 MAX_TRIED_SUMS = 1 << 17
 """
 The number of different sums above which no multiplier is searched, because all sums are checked.

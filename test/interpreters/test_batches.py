@@ -135,6 +135,21 @@ def test_networks_have_the_bits_of_separate_runs(seed: int) -> None:
     assert not differing(module, statistics=True)[1]
 
 
+def test_operations_before_known_values_are_omitted() -> None:
+    module = parse_text(load_context(), TEXT, "n.mlir")
+    main = main_function(module)
+    samples: list[dict[str, Array]] = [{}, {}]
+    for seed, sample in enumerate(samples):
+        for name, value in zip(input_names(main), main.body.block.args, strict=True):
+            sample[name] = random_array(shape_of(value), element_of(value), seed)
+    (reduce,) = (
+        op for op in main.body.block.ops if isinstance(op, graph.ReduceOp) and op.result.uses
+    )
+    known = np.ones((2, 2, 3), np.float32)
+    (found,) = (e for op, _, e in Batches(module).run(samples, given={reduce.result: known}) if op)
+    np.testing.assert_array_equal(found.array, known)
+
+
 def test_samples_of_large_values_run_separately() -> None:
     x, s = "%x: tensor<1x512x512x4xf32>", "tensor<1x512x512x4xf32>"
     text = f"func.func @main({x}) -> {s} {{ func.return %x : {s} }}"

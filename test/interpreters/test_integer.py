@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import IntegerType, i32
 
 from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, RequantAttr, Rounding, UniformType
-from ceras_ir.network.integer import dequantize, quantize, requantize
+from ceras_ir.network.integer import dequantize, quantize, requantize, rounded_to
 
 CORNERS = [-(2**31), -1025, -1024, -1023, -3, -2, -1, 0, 1, 2, 3, 511, 512, 513, 2**31 - 1]
 
@@ -106,3 +106,20 @@ def test_zero_points_shift_both_ways():
     stored = quantize(np.array([0.0, 1.0, np.nan, 100.0], np.float32), element)
     assert stored.tolist() == [10, 12, 10, 127]
     assert dequantize(stored, element).tolist() == [0.0, 1.0, 0.0, 58.5]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize(
+    ("scales", "points", "axis"), [(0.25, 0, None), (0.013, -77, None), ((0.1, 3.0), (1, -5), 1)]
+)
+def test_rounding_without_conversion_to_integers(
+    bits: int, scales: float | tuple[float, ...], points: int | tuple[int, ...], axis: int | None
+):
+    element = UniformType(scales, points, storage=IntegerType(bits), axis=axis)
+    ends = [np.nan, np.inf, -np.inf, -0.0, -1e-9, 0.125, 0.375, 1e38]
+    x = np.array([*ends, *np.random.default_rng(0).normal(0, 99, 1000)], np.float32)
+    rows = np.repeat(x, 2).reshape(-1, 2)
+    with np.errstate(over="ignore"):
+        expected = dequantize(quantize(rows, element), element)
+        assert rounded_to(rows, element).tobytes() == expected.tobytes()
+        assert np.shape(rounded_to(np.array(1.5, np.float32), UniformType(0.5))) == ()

@@ -7,6 +7,7 @@ multiplications with a factor for each channel.
 """
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,12 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import (
     is_channel_scale,
 )
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
-from ceras_ir.transforms.rebuilding import erase_unused, replace_constant, spread_columns
+from ceras_ir.transforms.rebuilding import (
+    erase_unused,
+    release_memory,
+    replace_constant,
+    spread_columns,
+)
 
 CHANNELS_REASON = "equalizes the channels before they share the steps of int8"
 
@@ -141,6 +147,9 @@ def _bypass(op: graph.BinaryOp, value: SSAValue) -> None:
         erase_unused(factors)
 
 
+MIN_COLLECTED_ELEMENTS = 1_000_000
+"""The number of elements in all constants from which a garbage collection is worth the time."""
+
 EXPONENTS = "input_exponents", "result_exponents"
 
 
@@ -212,6 +221,10 @@ class EqualizeChannelsPass(CalibratedPass):
             main.attributes[EQUALIZED] = UnitAttr()
         _apply(factors, exponents)
         simplify_channel_scales(main)
+        # Release the memory of replaced constants before the next runs.
+        constants = (op for op in main.body.block.ops if isinstance(op, graph.ConstantOp))
+        if sum(prod(graph.shape_of(op.result)) for op in constants) >= MIN_COLLECTED_ELEMENTS:
+            release_memory()
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:

@@ -214,13 +214,14 @@ def _differ(name: str, scale: float, of: str, expected: float, slack: float = 0.
         yield f"the {name} has scale {scale}, but {of} has {expected}"
 
 
-CHECKED_SAMPLES = 32
-
 MAX_SAMPLE_ELEMENTS = 1 << 24
 """The number of elements of all samples after which no other sample is included."""
 
 MIN_INTEGERS = 16
 """The number of different integers below which an output is reported."""
+
+FIRST_SAMPLES = 4
+"""The number of samples that usually show enough integers."""
 
 GOOD_DB = 30.0
 """The signal-to-noise ratio from which few integers are sufficient, as for 0 and 1."""
@@ -261,6 +262,7 @@ class CheckOutputsPass(CalibratedPass):
     def improve(self, main: FuncOp) -> None:
         import numpy as np
 
+        from ceras_ir.transforms.quantization.analysis.kept_run import SHARED_SAMPLES, last_run
         from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 
         rounded = _RoundedNetwork(main)
@@ -269,7 +271,12 @@ class CheckOutputsPass(CalibratedPass):
             return
         count = 0
         pairs: dict[str, list[tuple[Array, Array]]] = {name: [] for name in sources}
-        for found in rounded.outputs(self.data(main, "checking outputs", CHECKED_SAMPLES)):
+
+        def data() -> Iterator[Mapping[str, Array]]:
+            return self.data(main, "checking outputs", SHARED_SAMPLES)
+
+        run = last_run(module_of(main), data)
+        for found in rounded.outputs(data(), {} if run is None else run.values(main)):
             if count > MAX_SAMPLE_ELEMENTS:
                 break
             for name, known in pairs.items():
@@ -309,11 +316,13 @@ class _RoundedNetwork:
         }
 
     def outputs(
-        self, samples: Iterable[Mapping[str, Array]]
+        self,
+        samples: Iterable[Mapping[str, Array]],
+        given: Mapping[SSAValue, Sequence[Array]],
     ) -> Iterator[dict[str, tuple[Array, Array]]]:
         """
         Yield, for each sample, the elements of each graph output without and with rounding of
-        stored values.
+        stored values. `given` has the elements of values that are known for each sample.
         """
         import numpy as np
 
@@ -321,12 +330,15 @@ class _RoundedNetwork:
 
         named = list(zip(output_names(self.main), result_values(self.main), strict=True))
         results = {value for _, value in named}
+        start = 0
         for batch in self.batches.divided(samples):
+            part = slice(start, start := start + len(batch))
+            known = {value: np.stack(arrays[part]) for value, arrays in given.items()}
             exact: dict[SSAValue, Batch] = {}
             rounded: dict[SSAValue, Batch] = {}
             found: dict[SSAValue, tuple[Batch, Batch]] = {}
             with np.errstate(all="ignore"), for_statistics():
-                for op, value, elements in self.batches.run(batch, exact):
+                for op, value, elements in self.batches.run(batch, exact, known):
                     for unused in rounded.keys() - exact.keys():
                         del rounded[unused]
                     if op is not None:
@@ -348,11 +360,11 @@ class _RoundedNetwork:
         """
         Add the result of an operation to `rounded` if it is stored or depends on rounded values.
         """
-        from ceras_ir.network.integer import dequantize, quantize
+        from ceras_ir.network.integer import rounded_to
 
         if (storage := self.storages.get(value)) is not None:
             element, array = storage.element, exact[value].array
-            stored = dequantize(quantize(array.astype("f4"), element), element)
+            stored = rounded_to(array.astype("f4", copy=False), element)
             rounded[value] = exact[value]._replace(array=stored)
         elif op not in self.inside and any(v in rounded for v in op.operands):
             operands = [rounded.get(v, exact[v]) for v in op.operands]
@@ -403,6 +415,8 @@ def _coarse(
     groups = noise.groups(variance)
     for group in distinct(groups):
         chosen = groups == group
+        if len(distinct(stored[:FIRST_SAMPLES, chosen])) >= MIN_INTEGERS:
+            continue  # More samples have no fewer integers.
         with np.errstate(all="ignore"):
             squares = np.square(stored[:, chosen] - real[:, chosen])
         ratio = decibels(float(variance[chosen].sum()), float(squares.sum(axis=1).mean()))

@@ -40,6 +40,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
     observe,
     sample_numbers,
 )
+from ceras_ir.transforms.quantization.analysis.kept_run import SHARED_SAMPLES, Recorder
 from ceras_ir.transforms.quantization.other_lengths import at_length
 from ceras_ir.transforms.quantization_options import ObserverName, ObserverOptions, SampleOptions
 
@@ -154,19 +155,25 @@ def observe_data(
     draw: int | None,
     values: Sequence[SSAValue],
     observer: ObserverName,
+    *,
+    keeps: bool = False,
 ) -> Observations:
     """
     Run the network on samples of the file or folder `path`, and return the statistics of `values`.
     At most `limit` samples are used, selected at equal distances or by the seed `draw`. `observer`
-    is the name of the rule that derives a range.
+    is the name of the rule that derives a range. With `keeps`, facts for later passes are kept.
     """
     inputs = network_inputs(main_function(module))
     numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
     chunks = [numbers[at : at + CHUNK_SAMPLES] for at in range(0, len(numbers), CHUNK_SAMPLES)]
-    observations = _observe_chunks(module, path, chunks, values, observer)
+    shared = sample_numbers(module, len(numbers), SHARED_SAMPLES)
+    recorder = Recorder(module, shared) if keeps else None
+    observations = _observe_chunks(module, path, chunks, values, observer, recorder)
     merged = Observations(len(values), observer)
     for found in progress(observations, "calibrating", len(chunks)):
         merged.merge(found)
+    if recorder is not None:
+        recorder.finish()
     if (lengths := _LENGTHS.get()) is not None:
         every = partial(chosen_samples, module, path, numbers)
         lengths.observe(merged, module, every, values, observer)
@@ -179,13 +186,16 @@ def _observe_chunks(
     chunks: Sequence[Sequence[int]],
     values: Sequence[SSAValue],
     observer: ObserverName,
+    recorder: Recorder | None,
 ) -> Iterator[Observations]:
     sharing = _SHARING.get()
     if sharing is None or len(chunks) < 2 or states_of(main_function(module)):
         # A single generator serves all chunks: states continue from sample to sample.
         samples = chosen_samples(module, path, [number for chunk in chunks for number in chunk])
+        if recorder is not None:
+            samples = recorder.seen(samples)
         for chunk in chunks:
-            yield observe(module, islice(samples, len(chunk)), values, observer)
+            yield observe(module, islice(samples, len(chunk)), values, observer, recorder)
         return
     block = main_function(module).body.block
     numbers = {value: i for i, value in enumerate(network_values(block))}
@@ -269,6 +279,9 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
 
     name = "observe-ranges"
 
+    keeps: bool = False
+    """Keep facts about the samples that `check-outputs` and `round-weights` need."""
+
     def __post_init__(self) -> None:
         for name, limit in out_of_range(self):
             raise UsageError(f"option '{name}' of pass '{self.name}' {limit}")
@@ -290,7 +303,8 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
         try:
             values = list(observed_values(main))
             limit, draw = self.samples, self.draw
-            found = observe_data(module_of(main), path, limit, draw, values, self.observer)
+            module = module_of(main)
+            found = observe_data(module, path, limit, draw, values, self.observer, keeps=self.keeps)
             doubt = record(main, values, found, self.observer)
         except UnsupportedError:
             raise  # Another length has other operations; the file is not the cause.

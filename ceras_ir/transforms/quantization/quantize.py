@@ -43,6 +43,7 @@ from ceras_ir.transforms.quantization_options import (
     CHOOSE_ROW_EXPONENTS,
     OPTIONAL_PASSES,
     REMOVED_OPTIONS,
+    ROUND_WEIGHTS,
     ArithmeticOptions,
     ObserverOptions,
     QuantizationOptions,
@@ -165,7 +166,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             with_options_of(EqualizeChannelsPass, self, rows=rows, inputs=self.tail == "float"),
             *([SplitResidualPass(spread)] if rows else []),
             *([LevelRowsPass(spread)] if rows and splits and self.tail == "float" else []),
-            with_options_of(ObserveRangesPass, self),
+            with_options_of(ObserveRangesPass, self, keeps=ROUND_WEIGHTS in optional),
             FitFunctionsPass(),
             with_options_of(SetPrecisionPass, self),
             ChooseZeroPointsPass(

@@ -6,11 +6,9 @@ integer ignores correlations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from math import ceil, prod, sqrt
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +17,17 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.windows import Window
 from ceras_ir.network.function import module_of, quantized_operations
 from ceras_ir.network.integer import INT8_HIGH, WEIGHT_LOW
 from ceras_ir.network.storage import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.accumulators import holds
 from ceras_ir.transforms.quantization.analysis.calibration import Array, CalibratedPass, watch
+from ceras_ir.transforms.quantization.analysis.input_moments import (
+    InputMoments,
+    has_constant_weights,
+    patch_length,
+)
+from ceras_ir.transforms.quantization.analysis.kept_run import SHARED_SAMPLES, last_run
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.rebuilding import replace_constant
 
@@ -32,7 +35,7 @@ Doubles = NDArray[np.float64]
 
 DAMPING = 0.001
 """The share of the mean diagonal that is added to the diagonal against singular matrices."""
-BLOCK_COLUMNS = 128
+BLOCK_COLUMNS = 32
 """The number of columns after which their corrections are applied to the remaining columns."""
 MAX_DIRECT_SIZE = 64
 """The maximum size of a triangle that is inverted without division into blocks."""
@@ -46,10 +49,7 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     return [
         op
         for op in quantized_operations(main)
-        if isinstance(op, graph.LinearOperation)
-        and weight_exponent(op) is not None
-        and graph.constant_array(op.weights) is not None
-        and (op.bias is None or graph.constant_array(op.bias) is not None)
+        if has_constant_weights(op) and weight_exponent(op) is not None
     ]
 
 
@@ -116,208 +116,22 @@ def _inverse_upper(triangle: Doubles) -> Doubles:
 
 
 def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles) -> Doubles:
-    length = weights.shape[2]
-    rest, result, nonzero = weights.copy(), np.empty_like(weights), weights != 0
+    length, step = weights.shape[2], steps[:, :, 0]
+    # Columns are the first axis, so that each is contiguous.
+    rest = np.ascontiguousarray(weights.transpose(2, 0, 1))
+    result, nonzero = np.empty_like(rest), rest != 0
     for start in range(0, length, BLOCK_COLUMNS):
         end = min(start + BLOCK_COLUMNS, length)
-        errors = np.empty((*weights.shape[:2], end - start))
-        for i in range(start, end):
-            column = rest[:, :, i]
-            rounded = round_to_nearest(column, steps[:, :, 0])
-            result[:, :, i] = np.where(nonzero[:, :, i], rounded, 0.0)
-            error = (column - result[:, :, i]) / upper[:, i, i][:, None]
-            errors[:, :, i - start] = error
-            rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]
-        rest[:, :, end:] -= np.matmul(errors, upper[:, start:end, end:])
-    return result
-
-
-# Moments of the inputs of layers: means, and products of pairs.
-#
-# A layer multiplies patches of K elements (window position, then channel, as in the weights) by the
-# weights. Each group of a convolution has separate patches; groups are the first axis of all
-# arrays.
-
-Number = TypeVar("Number", bound=np.generic)
-
-SAMPLED_POSITIONS = 512
-"""The approximate number of patches per sample."""
-MAX_PART_PRODUCTS = 1536
-"""
-The longest patch for which products of all pairs are kept (5 MiB). A longer patch is divided into
-parts of at most this length.
-"""
-PAIR_BLOCK_COLUMNS = 128
-"""The number of columns in a block of products of pairs."""
-SHRINKAGE = 0.25
-"""Products of different columns are multiplied by `n / (n + SHRINKAGE * K)` for n patches."""
-
-
-def patch_length(op: graph.LinearOperation) -> int:
-    """
-    Return the number of products that each accumulator of a layer sums: the length K of a patch.
-    """
-    return prod(graph.shape_of(op.weights)[1:])
-
-
-class _Pairs:
-    """
-    The sums of `x[i] * x[j]` over all patches, for all pairs of elements i and j of a patch, which
-    has K elements: a symmetric matrix [K, K] for each group. Only the blocks on and above the
-    diagonal are stored.
-    """
-
-    def __init__(self, groups: int, length: int):
-        starts = range(0, length, PAIR_BLOCK_COLUMNS)
-        self.shape = (groups, length, length)
-        self.blocks = [
-            np.zeros((groups, min(PAIR_BLOCK_COLUMNS, length - start), length - start), np.float32)
-            for start in starts
-        ]
-
-    def add(self, x: NDArray[np.float32]) -> None:
-        """Add the products of all pairs of elements of the patches `x` [groups, patches, K]."""
-        for number, block in enumerate(self.blocks):
-            rest = x[:, :, number * PAIR_BLOCK_COLUMNS :]
-            block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
-
-    @property
-    def are_finite(self) -> bool:
-        return all(np.isfinite(block).all() for block in self.blocks)
-
-    def of(self, groups: slice) -> NDArray[np.float64]:
-        """
-        Return the complete symmetric matrices [groups, K, K] of sums of `x[i] * x[j]`, for the
-        groups of a convolution in the slice `groups`.
-        """
-        count = len(range(*groups.indices(self.shape[0])))
-        found = np.empty((count, *self.shape[1:]))
-        for number, block in enumerate(self.blocks):
-            start, end = number * PAIR_BLOCK_COLUMNS, number * PAIR_BLOCK_COLUMNS + block.shape[1]
-            found[:, start:end, start:] = block[groups]
-            found[:, start:, start:end] = block[groups].transpose(0, 2, 1)
-        return found
-
-
-@dataclass
-class InputMoments:
-    """
-    The sums over samples of the input patches of a layer, and of the products of pairs of elements.
-    A patch has the K input elements that contribute to a single output element. Layers with equal
-    weights, such as the steps of a loop, share the sums.
-    """
-
-    op: graph.LinearOperation
-    equal_layers: Sequence[graph.LinearOperation] = ()
-    total: NDArray[np.float64] = field(init=False)
-    origin: NDArray[np.float32] | None = field(init=False, default=None)
-    """A value near the inputs, [groups, 1, K]. Products are computed for differences from it."""
-    _pairs: _Pairs = field(init=False)
-    patches: int = 0
-
-    def __post_init__(self) -> None:
-        length = patch_length(self.op)
-        self.total = np.zeros((self.groups, length))
-        self._pairs = _Pairs(self.groups * self.parts, length // self.parts)
-
-    @property
-    def groups(self) -> int:
-        return self.op.group_count if isinstance(self.op, graph.Conv2dOp) else 1
-
-    @property
-    def parts(self) -> int:
-        """
-        The number of equal parts into which patches are divided, so that a matrix of products of
-        pairs has at most `MAX_PART_PRODUCTS` rows.
-        """
-        length = patch_length(self.op)
-        return next(
-            n for n in range(1, length + 1) if length % n == 0 and length // n <= MAX_PART_PRODUCTS
-        )
-
-    def by_part(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """Reshape weights or patches [groups, rows, K] to [groups * parts, rows, K / parts]."""
-        groups, count, length = rows.shape
-        split = rows.reshape(groups, count, self.parts, length // self.parts)
-        return split.transpose(0, 2, 1, 3).reshape(groups * self.parts, count, -1)
-
-    def joined(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """
-        Reshape [groups * parts, rows, K / parts] back to [groups, rows, K], the inverse of
-        `by_part`.
-        """
-        _, count, part = rows.shape
-        split = rows.reshape(self.groups, self.parts, count, part)
-        return split.transpose(0, 2, 1, 3).reshape(self.groups, count, self.parts * part)
-
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """The mean patch of each group, including zeros of the padding."""
-        return self.total / max(self.patches, 1)
-
-    @property
-    def are_finite(self) -> bool:
-        """
-        Whether the sums of products are finite. Otherwise they cannot be used; inputs above 10^19
-        overflow in float32.
-        """
-        return self._pairs.are_finite
-
-    def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:
-        """
-        Return the mean products of pairs of elements of patches [parts, K, K] for the parts of
-        patches in the slice `parts`. If `centred`, the means are subtracted (covariances). Elements
-        off the diagonal are multiplied by a factor below 1, because elements of few patches are
-        correlated by chance (Ledoit and Wolf 2004).
-        """
-        found = self._pairs.of(parts)
-        found /= max(self.patches, 1)
-        if self.origin is not None:
-            off = self.by_part(self.mean[:, None] - self.origin)[parts]
-            found -= off.transpose(0, 2, 1) * off
-        if not centred:
-            means = self.by_part(self.mean[:, None])[parts]
-            found += means.transpose(0, 2, 1) * means
-        diagonal = np.einsum("gii->gi", found)
-        squares = diagonal.copy()
-        found *= self.patches / max(self.patches + SHRINKAGE * found.shape[1], 1)
-        diagonal[:] = squares
-        return found
-
-    def add(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
-        """
-        Add the patches of `x`, the input of the layer `op` for a sample. Of large images, only
-        patches at equal distances are used.
-        """
-        if not isinstance(op, graph.Conv2dOp):
-            self._multiply(x[None])
-            return
-        window = Window.of_operation(op)
-        taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
-        _, rows, columns, channels = taps[0].shape
-        step = max(1, ceil(sqrt(rows * columns / SAMPLED_POSITIONS)))
-        picked = np.stack([tap[:, ::step, ::step].reshape(-1, channels) for tap in taps], axis=1)
-        self._multiply(self._by_group(picked))
-
-    def _by_group(self, patches: NDArray[np.floating]) -> NDArray[np.floating]:
-        """
-        Reshape patches [patches, taps, channels] to [groups, patches, taps * channels of the
-        group].
-        """
-        count, taps, channels = patches.shape
-        split = patches.reshape(count, taps, self.groups, channels // self.groups)
-        return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
-
-    def _multiply(self, patches: NDArray[np.floating]) -> None:
-        if not patches.shape[1]:
-            return
-        origin = self.origin
-        if origin is None:
-            origin = self.origin = patches.mean(axis=1, keepdims=True, dtype=np.float32)
-        split = self.by_part(np.asarray(patches - origin, np.float32))
-        self.total += patches.sum(axis=1, dtype=np.float64)
-        self._pairs.add(split)
-        self.patches += patches.shape[1]
+        errors = np.empty_like(rest[start:end])
+        for i, error in enumerate(errors, start):
+            rounded = round_to_nearest(rest[i], step)
+            result[i] = np.where(nonzero[i], rounded, 0.0)
+            np.subtract(rest[i], result[i], out=error)
+            error /= upper[:, i, i][:, None]
+            rest[i + 1 : end] -= upper[:, i, i + 1 : end].T[:, :, None] * error
+        change = np.matmul(errors.transpose(1, 2, 0), upper[:, start:end, end:])
+        rest[end:] -= change.transpose(2, 0, 1)
+    return result.transpose(1, 2, 0)
 
 
 def input_moments(
@@ -416,10 +230,6 @@ def _replace(
             replace_constant(op, op.bias, biases[i].astype(np.float32))
 
 
-CORRELATION_SAMPLES = 32
-"""The maximum number of samples from which correlations of inputs are computed."""
-
-
 @dataclass(frozen=True)
 class RoundWeightsPass(CalibratedPass):
     """
@@ -434,7 +244,7 @@ class RoundWeightsPass(CalibratedPass):
        the nearest.
     2. Layers with equal weights, such as the steps of a loop, are rounded together and remain
        equal.
-    3. At most 32 samples are used. Without data the pass does nothing.
+    3. At most 32 samples are used. Without data the pass changes no weight.
     4. If a result has more than 1536 products, errors are compensated within parts of at most
        this length.
 
@@ -466,10 +276,14 @@ class RoundWeightsPass(CalibratedPass):
     def improve(self, main: FuncOp) -> None:
         from ceras_ir.support.diagnostics import progress
 
+        def data() -> Iterator[Mapping[str, Array]]:
+            return self.data(main, "measuring inputs", SHARED_SAMPLES)
+
         layers = with_equal_weights(roundable_layers(main))
-        found = input_moments(
-            module_of(main), self.data(main, "measuring inputs", CORRELATION_SAMPLES), layers
-        )
+        run = last_run(module_of(main), data)
+        found = None if run is None else run.taken_moments(main, layers)
+        if found is None:
+            found = input_moments(module_of(main), data(), layers)
         # Finished layers release memory, so the largest layers are rounded last.
         found.sort(key=lambda moments: -patch_length(moments.op))
         for _ in progress(range(len(found)), "rounding weights"):

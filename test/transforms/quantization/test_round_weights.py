@@ -13,11 +13,13 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.storage import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.round_weights import (
-    BLOCK_COLUMNS,
+from ceras_ir.transforms.quantization.analysis.input_moments import (
     MAX_PART_PRODUCTS,
+    PAIR_BLOCK_COLUMNS,
     SHRINKAGE,
     InputMoments,
+)
+from ceras_ir.transforms.quantization.round_weights import (
     RoundWeightsPass,
     round_to_nearest,
     round_with_compensation,
@@ -58,7 +60,9 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
     assert errors[0] < errors[1] / 2
 
 
-@pytest.mark.parametrize("length", [BLOCK_COLUMNS - 1, BLOCK_COLUMNS, 2 * BLOCK_COLUMNS + 3])
+@pytest.mark.parametrize(
+    "length", [PAIR_BLOCK_COLUMNS - 1, PAIR_BLOCK_COLUMNS, 2 * PAIR_BLOCK_COLUMNS + 3]
+)
 def test_moments_are_those_of_all_patches(length: int) -> None:
     """The moments do not depend on the blocks in which products of pairs are summed."""
     rng = np.random.default_rng(0)

@@ -63,11 +63,9 @@ from ceras_ir.transforms.quantization.analysis.observers import (
 )
 from ceras_ir.transforms.quantization.analysis.sensitivity import BLOCK_POSITIONS, multiplications
 from ceras_ir.transforms.quantization_options import ObserverName, SampleOptions
-from ceras_ir.transforms.rebuilding import release_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ceras_ir.transforms.quantization.analysis.kept_run import Recorder
     from ceras_ir.transforms.quantization.analysis.sensitivity import Sample
 
 Array = NDArray[np.generic]
@@ -83,9 +81,6 @@ part of a sequence, such as speech with pauses, is more representative."""
 
 MAX_STEP_MACS = 100_000_000
 """The number of multiplications per step above which unobserved steps would take minutes."""
-
-MIN_COLLECTED_ELEMENTS = 1_000_000
-"""The number of elements in all constants from which a garbage collection is worth the time."""
 
 MAX_UNSTABLE_SHARE = 0.05
 """The maximum share of values whose range differs by an octave between halves of the data."""
@@ -130,16 +125,19 @@ def observe(
     samples: Iterable[Mapping[str, Array]],
     values: Sequence[SSAValue],
     observer: ObserverName,
+    recorder: Recorder | None = None,
 ) -> Observations:
     """
     Run the float network on `samples`, and return the statistics of `values`. `observer` is the
-    name of the rule that derives a range.
+    name of the rule that derives a range. `recorder` receives the elements of all values.
     """
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
     readings = [(reading_of(value), _masking(value)) for value in values]
 
     def add(value: SSAValue, array: NDArray[np.float32]) -> None:
+        if recorder is not None:
+            recorder.add(value, array)
         if (number := numbers.get(value)) is not None:
             reading, data = readings[number]
             found.add(number, reading.observed(data(array)), value)
@@ -257,10 +255,6 @@ def calibration_samples(
     except InputError as error:
         error.file = error.file or path
         raise
-    # Release the memory of these runs and of replaced operations before the next runs.
-    constants = (op for op in main.body.block.ops if isinstance(op, ConstantOp))
-    if sum(prod(shape_of(op.result)) for op in constants) >= MIN_COLLECTED_ELEMENTS:
-        release_memory()
 
 
 def sample_numbers(
@@ -433,7 +427,7 @@ def not_finite(value: SSAValue | str) -> InputError:
 class CalibratedPass(SampleOptions, FloatNetworkPass):
     """
     Base class of passes that change a float network based on calibration data. Without data they
-    change nothing.
+    change no operation.
     """
 
     def change(self, main: FuncOp) -> None:

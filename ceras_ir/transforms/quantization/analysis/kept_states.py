@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from ceras_ir.data.samples import Array
 from ceras_ir.interpreters.float_functions import for_statistics
@@ -25,6 +25,12 @@ Sample = Mapping[str, Array]
 Steps = Callable[[], Iterable[Sample]]
 
 MAX_KEPT_BYTES = 1 << 26
+
+
+class Hash(Protocol):
+    """A hash object of `hashlib`."""
+
+    def update(self, data: bytes | memoryview, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class KeptStates:
         Yield the states of the float network before each of the steps with the ascending `numbers`.
         `steps` returns the samples of the sequence from the start to the last of `numbers`.
         """
-        network = _digest_of_network(module)
+        network = digest_of_network(module)
         known, kept = self._last
         if network == known and _contains(kept, steps, numbers):
             yield from (kept[number].states for number in numbers)
@@ -82,13 +88,30 @@ def _contains(kept: Mapping[int, _Step], steps: Steps, numbers: Sequence[int]) -
 def _digested(steps: Iterable[Sample]) -> Iterator[tuple[Sample, bytes]]:
     digest = sha256()
     for sample in steps:
-        for name, array in sorted(sample.items()):
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+        add_sample(digest, sample)
         yield sample, digest.digest()
 
 
-def _digest_of_network(module: ModuleOp) -> bytes:
+def add_sample(digest: Hash, sample: Sample) -> None:
+    """Add the names and elements of a sample to a hash."""
+    for name, array in sorted(sample.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+
+
+def numbered(block: Block) -> dict[SSAValue, int]:
+    """Return a number for each value of a function. A copy has the number of the original."""
+    free = count()
+    numbers: dict[SSAValue, int] = {value: next(free) for value in block.args}
+    for op in block.ops:
+        if is_copy(op):
+            numbers[op.results[0]] = numbers[op.operands[0]]
+        else:
+            numbers |= {value: next(free) for value in op.results}
+    return numbers
+
+
+def digest_of_network(module: ModuleOp) -> bytes:
     """
     Return a hash of all functions without discardable attributes, such as ranges and scales. Copies
     of values are ignored.
@@ -97,14 +120,11 @@ def _digest_of_network(module: ModuleOp) -> bytes:
     digest = sha256(str(names).encode())
     for function in (op for op in module.walk() if isinstance(op, FuncOp)):
         digest.update(f"{function.sym_name} {function.function_type}".encode())
-        free = count()
-        numbers: dict[SSAValue, int] = {value: next(free) for value in function.body.block.args}
+        numbers = numbered(function.body.block)
         for op in function.body.block.ops:
-            operands = [numbers[value] for value in op.operands]
             if is_copy(op):
-                numbers[op.results[0]] = operands[0]
                 continue
-            numbers |= {value: next(free) for value in op.results}
+            operands = [numbers[value] for value in op.operands]
             digest.update(f"{op.name} {operands} {[r.type for r in op.results]}".encode())
             for name, attribute in sorted(op.properties.items()):
                 digest.update(name.encode())

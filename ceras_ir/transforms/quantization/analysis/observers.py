@@ -83,11 +83,13 @@ class Distribution:
         self._widen(top + 1 - (HISTOGRAM_BITS - 1))
         scaled = values * np.float32(ldexp(1.0, -self.width))
         nearest = np.rint(scaled)
-        distance = np.abs(scaled - nearest)
+        distance = np.subtract(scaled, nearest, out=scaled)
+        np.abs(distance, out=distance)
         self.distances += float(distance.sum(dtype=np.float64)) * ldexp(1.0, self.width)
         self.squares += float(np.dot(distance, distance)) * ldexp(1.0, 2 * self.width)
         self._count(values.size)
-        bins = nearest.astype(np.int64) + ZERO_BIN
+        bins = nearest.astype(np.int64)
+        bins += ZERO_BIN
         if kinds is not None:
             self._split(int(kinds.max()) + 1)
             end = bins.size // kinds.size * kinds.size
@@ -322,7 +324,8 @@ class ObservedArray:
     def is_finite(self) -> bool:
         """Whether all elements of the array are finite, including elements beyond the bounds."""
         # A NaN or an infinity is an extreme.
-        return all(bool(np.isfinite(end).all()) for end in self._unclipped_extremes)
+        low, high = self._unclipped_extremes
+        return bool(np.isfinite(low).all() and np.isfinite(high).all())
 
     @cached_property
     def extremes(self) -> tuple[float, float]:
@@ -391,14 +394,12 @@ def _channel_extremes(rows: Floats) -> tuple[Floats, Floats]:
     count, channels = rows.shape
     group = max(min(ROW_ELEMENTS // channels, count), 1)
     grouped = count // group * group
-    parts = [rows[:grouped].reshape(-1, group * channels), rows[grouped:]]
-    found = [
-        np.stack([part.min(axis=0), part.max(axis=0)]).reshape(2, -1, channels)
-        for part in parts
-        if len(part)
-    ]
-    extremes = np.concatenate(found, axis=1)
-    return extremes[0].min(axis=0), extremes[1].max(axis=0)
+    joined, rest = rows[:grouped].reshape(-1, group * channels), rows[grouped:]
+    found: list[Floats] = []
+    for function in (np.minimum, np.maximum):
+        extremes = function.reduce(function.reduce(joined).reshape(-1, channels))
+        found.append(function(extremes, function.reduce(rest)) if len(rest) else extremes)
+    return found[0], found[1]
 
 
 SUM_TOLERANCE = 1e-9

@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import quantized_operations, states_of
-from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.integer import rounded_to
 from ceras_ir.network.storage import widen
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     Form,
@@ -358,7 +358,7 @@ def rounding_of(main: FuncOp) -> Callable[[SSAValue], Rounding]:
     def rounding(value: SSAValue) -> Rounding:
         known = classes.storage(value) if value in classes.root else value_storage(value)
         element = known.element
-        return lambda array: dequantize(quantize(array.astype(np.float32), element), element)
+        return lambda array: rounded_to(array.astype(np.float32, copy=False), element)
 
     return rounding
 
