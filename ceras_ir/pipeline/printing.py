@@ -107,13 +107,13 @@ class ModulePrinter(Printer):
 
 def _exceeds(constant: DenseIntOrFPElementsAttr, limit: int) -> bool:
     """
-    Return whether `constant` has more than `limit` elements that fill bytes completely. mlir-opt
-    packs other elements, such as booleans, so they are never printed in hex.
+    Return whether `constant` has more than `limit` elements that fill bytes. mlir-opt packs
+    booleans, so they are never printed in hex; each element of 2 to 7 bits has a byte.
     """
     element = constant.get_element_type()
     return (
         isinstance(element, IntegerType | AnyFloat)
-        and element.bitwidth in (8, 16, 32, 64)
+        and 1 < element.bitwidth <= 64
         and len(constant) > limit
     )
 

@@ -310,13 +310,24 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.memory.allocate_blocks import ClearPlanPass
+    from ceras_ir.transforms.quantization.widen_weights import FloatWeightsPass
 
     checks: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
         from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
         checks = (FoldQdqPass(rules=("constants",)), *_checking(options))
-    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(integers=options.is_quantized), *checks))]
+    stages = [
+        Stage(
+            FUSED,
+            (
+                ClearPlanPass(),
+                FloatWeightsPass(options.is_quantized),
+                FusePass(integers=options.is_quantized),
+                *checks,
+            ),
+        )
+    ]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.fuse_functions import SwishToHardSwishPass
 
@@ -374,14 +385,14 @@ def _unfolding(options: BuildOptions) -> tuple[ModulePass, ...]:
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
     """
-    Return the pass that replaces the scales of a Q/DQ network by powers of two, if the target has
-    no multipliers; otherwise no pass.
+    Return the passes that replace the scales of a Q/DQ network by powers of two, if the target has
+    no multipliers; otherwise no pass. New scales need the bits that the target stores.
     """
     if options.target.arithmetic.multipliers:
         return ()
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 
-    return (SnapScalesPass(),)
+    return (*_widening(options), SnapScalesPass())
 
 
 def _widening(options: BuildOptions) -> tuple[ModulePass, ...]:

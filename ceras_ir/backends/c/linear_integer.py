@@ -402,7 +402,8 @@ def _depthwise_rows(of: IntegerLayer) -> None:
     )
 
     def repeated() -> Array:
-        return np.tile(sums.centred().T.reshape(taps, 1, channels), (1, columns, 1))
+        weights = sums.centred().astype(np.int8).T
+        return np.tile(weights.reshape(taps, 1, channels), (1, columns, 1))
 
     w = layer.constant("weights", "int8_t", taps * columns * channels, 1, repeated)
     bias = _bias(layer, sums.bias + point * sums.per_output)

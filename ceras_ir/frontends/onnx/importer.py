@@ -170,6 +170,11 @@ class Importer:
         if refused := [*refused, *emitter.assumed]:
             raise UnsupportedError(refused)
         check_stated(stated, emitter.table.confirmed)
+        if names := list(dict.fromkeys(emitter.widened)):
+            remark(
+                "import: note: blocks of weights below 8 bits are widened to float32: "
+                f"{len(names)} {'tensor' if len(names) == 1 else 'tensors'}, such as '{names[0]}'"
+            )
         block.add_op(ReturnOp(*results, *sizes.values()))
         self.named = emitter.values
         self.sized = {*emitter.table.extents, *emitter.table.cut}

@@ -232,15 +232,22 @@ def _unscaled(value: SSAValue, *, activated: bool = False) -> tuple[SSAValue, li
     return value, None
 
 
+def folded(op: graph.DequantizeOp) -> graph.ConstantOp | None:
+    """Return the float constant that `op` computes, or `None` if the operand is not a constant."""
+    constant = op.input.owner
+    if not isinstance(constant, graph.ConstantOp):
+        return None
+    real = integer.dequantize(constant.array(), graph.stored_element(op.input))
+    return graph.ConstantOp.from_array(real, location=op.location)
+
+
 class FoldDequantize(RewritePattern):
     """Replace `dequantize(constant)` by a float constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.DequantizeOp, rewriter: PatternRewriter, /):
-        constant, element = op.input.owner, graph.quantized_element(op.input)
-        if isinstance(constant, graph.ConstantOp) and element is not None:
-            real = integer.dequantize(constant.array(), element)
-            rewriter.replace(op, graph.ConstantOp.from_array(real, location=op.location))
+        if (constant := folded(op)) is not None:
+            rewriter.replace(op, constant)
 
 
 class FoldQuantize(RewritePattern):

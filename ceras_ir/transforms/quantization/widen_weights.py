@@ -1,8 +1,9 @@
 """
-Store weights of few bits in a width that the target stores: the pass `widen-weights`.
+Store weights of less than 8 bits as the network and the target need them.
 
-Other passes accept constants of any width. A target declares the widths that it stores in
-`Arithmetic.weight_widths`.
+`float-weights` applies to networks without quantized activations. `widen-weights` applies to
+targets, which declare the widths that they store in `Arithmetic.weight_widths`. Other passes accept
+constants of any width.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,63 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.function import module_of
+from ceras_ir.network.storage import NARROW
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import find_target
 from ceras_ir.targets.shared_options import TargetNameOptions
 from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+from ceras_ir.transforms.quantization.fold_qdq import folded
+from ceras_ir.transforms.rebuilding import erase_unused
+
+
+@dataclass(frozen=True)
+class FloatWeightsPass(NetworkPass):
+    """
+    Replace dequantized constants of less than 8 bits by float constants, if no activation is
+    quantized. The layers are then float layers, which are fused, and can be quantized. A note on
+    stderr gives the number of layers.
+
+    Exact: the interpreter computes the constants.
+
+    Before:
+
+        %w = graph.constant dense<[[7, -8]]> : tensor<1x2xi4>
+            : tensor<1x2x!quant.uniform<i4:f32, 0.5>>
+        %y = graph.dequantize %w : (tensor<1x2x!quant.uniform<i4:f32, 0.5>>) -> tensor<1x2xf32>
+
+    After:
+
+        %y = graph.constant dense<[[3.5, -4.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+    """
+
+    name = "float-weights"
+
+    quantizes: bool = False
+    """Whether the network will be quantized, for the note."""
+
+    def change(self, main: FuncOp) -> None:
+        module = module_of(main)
+        if carries_quantization(module):
+            return
+        layers: dict[int, dict[Operation, None]] = {}
+        for op in list(module.walk()):
+            if not isinstance(op, graph.DequantizeOp):
+                continue
+            width = graph.stored_element(op.input).width
+            if width >= NARROW or (new := folded(op)) is None:
+                continue
+            layers.setdefault(width, {}).update(dict.fromkeys(u.operation for u in op.result.uses))
+            constant = op.input.owner
+            assert isinstance(constant, graph.ConstantOp)
+            Rewriter.replace_op(op, new)
+            erase_unused(constant)
+        for width, users in sorted(layers.items()):
+            verb = "quantized to int8 again" if self.quantizes else "computed in float32"
+            remark(f"{self.name}: note: {_counted(len(users), width)} {verb}")
 
 
 @dataclass(frozen=True)
@@ -66,20 +118,26 @@ class WidenWeightsPass(TargetNameOptions, NetworkPass):
             if (width := arithmetic.stored_width(element.width)) == element.width:
                 continue
             changed.append((constant, element.widened(width)))
-            known = layers.setdefault((element.width, width), {})
-            known |= dict.fromkeys(_layers(constant.result))
+            users = dict.fromkeys(_layers(constant.result))
+            layers.setdefault((element.width, width), {}).update(users)
         for constant, element in changed:
             _widen(constant, element)
         stored = " or ".join(map(str, arithmetic.weight_widths))
         for (old, new), users in sorted(layers.items()):
-            counted = f"1 layer with {old}-bit weights is"
-            if len(users) != 1:
-                counted = f"{len(users)} layers with {old}-bit weights are"
             owner = "the target" if self.target is None else f"target {self.target}"
             remark(
-                f"{self.name}: note: {counted} stored as int{new}: {owner} stores weights in "
-                f"{stored} bits"
+                f"{self.name}: note: {_counted(len(users), old)} stored as int{new}: {owner} "
+                f"stores weights in {stored} bits"
             )
+
+
+def _counted(layers: int, bits: int) -> str:
+    """Return the beginning of a sentence about layers with weights of `bits` bits."""
+    return (
+        f"{layers} layers with {bits}-bit weights are"
+        if layers != 1
+        else (f"1 layer with {bits}-bit weights is")
+    )
 
 
 def _moved(value: SSAValue) -> Iterator[SSAValue]:

@@ -60,6 +60,8 @@ class Builder:
         """The extents that data decide."""
         self.assumed: list[Finding] = []
         """The findings about values with such extents without a stated maximum."""
+        self.widened: list[str] = []
+        """The names of constants of less than 8 bits that become float constants."""
         self.functions: list[FuncOp] = []
         """The bodies of loops and branches, which the module has in addition to `main`."""
         self.is_in_loop_body = False

@@ -25,7 +25,7 @@ from ceras_ir.frontends.onnx.emission.values import (
     Value,
     shape_of_value,
 )
-from ceras_ir.frontends.onnx.model.model_file import Array
+from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
 
@@ -33,12 +33,12 @@ QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integer types that may store quantized values."""
 
 
-def storage_of(node: Node, name: str) -> IntegerType:
+def storage_of(node: Node, name: str, *, of_constant: bool = False) -> IntegerType:
     """
     Return the integer type with the numpy name `name`, such as `int8`. A type in which quantized
-    values cannot be stored is an error of `node`.
+    values cannot be stored is an error of `node`; only constants may have less than 8 bits.
     """
-    if name not in QUANTIZED_DTYPES:
+    if name not in QUANTIZED_DTYPES and not (of_constant and name in PACKED_TYPES.values()):
         raise node.unsupported(
             f"values are stored as {name}, expected {', '.join(QUANTIZED_DTYPES)}: quantize to int8"
         )
@@ -65,6 +65,8 @@ def uniform_type(
     zero_point: Array | None,
     shape: Sequence[int],
     axis: int,
+    *,
+    of_constant: bool = False,
 ) -> UniformType:
     """
     Return the quantized type with integers of `storage` for a tensor of `shape`. A single scale and
@@ -86,7 +88,7 @@ def uniform_type(
         if zero_point.size != scales.size:
             raise node.wrong(f"{zero_point.size} zero points, expected {scales.size}")
         points = zero_point.reshape(-1)
-    kind = storage_of(node, storage)
+    kind = storage_of(node, storage, of_constant=of_constant)
     if scales.size == 1:
         return UniformType(float(scales[0]), int(points[0]), storage=kind)
     if scale.ndim > 1:
@@ -115,7 +117,10 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     point. An input of plain integers gets this type.
     """
     if isinstance(value, Constant):
-        return QuantizedConstant.make(value.name, value.shape, value.load, element)
+        dtype = graph.numpy_dtype(element)
+        return QuantizedConstant.make(
+            value.name, value.shape, lambda: value.load().astype(dtype, copy=False), element
+        )
     if isinstance(element_of(value), IntegerType):
         value = _retyped(emitter, value, element)
     if (known := element_of(value)) == element:
@@ -151,7 +156,10 @@ def real_numbers(
     if isinstance(value, Constant) and not np.all(scale):
         value, scale = _without_zero_scales(value, scale, zero_point, axis)
     storage, shape = stored_type(emitter, value), shape_of_value(value)
-    element = uniform_type(emitter, storage, scale, zero_point, shape, axis)
+    is_constant = isinstance(value, Constant)
+    element = uniform_type(
+        emitter, storage, scale, zero_point, shape, axis, of_constant=is_constant
+    )
     return dequantized(emitter, value, element)
 
 

@@ -195,12 +195,13 @@ TENSOR_DTYPES: dict[int, np.dtype[np.generic]] = {
 """Element types of constants and their numpy types; bfloat16 is loaded as float32."""
 
 PACKED_TYPES: dict[int, str] = {
-    onnx.TensorProto.INT4: "int4",
-    onnx.TensorProto.UINT4: "uint4",
+    number: name.lower()
+    for name, number in onnx.TensorProto.DataType.items()
+    if name in ("INT2", "UINT2", "INT4", "UINT4")
 }
 """
-Types of initializers only, with two elements per byte: weights of `DequantizeLinear`. The names are
-those of `ml_dtypes`.
+Types of initializers only, with several elements per byte: weights of `DequantizeLinear`. The names
+are those of `ml_dtypes`, and end with the bits.
 """
 
 
@@ -260,10 +261,9 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
     is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
-    is_packed = tensor.data_type in PACKED_TYPES
-    size = prod(shape) * (2 if is_halved else dtype.itemsize)
-    if is_packed:
-        size = -(-size // 2)
+    packed = PACKED_TYPES.get(tensor.data_type)
+    bits = 16 if is_halved else 8 * dtype.itemsize if packed is None else int(packed[-1])
+    size = -(-prod(shape) * bits // 8)
     is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
     listed = [name for name in LISTS if len(getattr(tensor, name))]
     if len(listed) + bool(tensor.raw_data) + is_external > 1:
@@ -276,12 +276,13 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
         field = ELEMENT_FIELDS.get(tensor.data_type, "int32_data")
         if listed not in ([], [field]):
             raise ValueError(f"the elements are in field {listed[0]}, expected {field}")
-        stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
+        stored = np.dtype("u1") if packed else np.dtype("<u2") if is_halved else dtype
         raw = _listed_bytes(getattr(tensor, field), stored)
     if len(raw) != size:
         raise ValueError(f"{len(raw)} bytes, expected {size} for shape {list(shape)} of {dtype}")
-    if is_packed:
-        return unpacked(np.frombuffer(raw, np.uint8), prod(shape)).astype(dtype).reshape(shape)
+    if packed:
+        integers = unpacked(np.frombuffer(raw, np.uint8), prod(shape), bits)
+        return integers.astype(dtype).reshape(shape)
     if is_halved:  # The upper half of a float32.
         upper = np.frombuffer(raw, "<u2").astype(np.uint32)
         return (upper << np.uint32(16)).view(np.float32).reshape(shape)
@@ -299,7 +300,7 @@ def element_type(data_type: int) -> np.dtype[np.generic] | None:
     return TENSOR_DTYPES.get(data_type)
 
 
-def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:
+def unpacked(data: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]:
     """
     Return the first `count` integers of `bits` bits (1, 2, 4 or 8) in `data`. The low bits of a
     byte are first.

@@ -2,8 +2,9 @@
 Import QuantizeLinear and DequantizeLinear, which convert between real values and integers.
 
 Scales that are computed at run time are float32 values, and conversions with them are float
-arithmetic; the result is plain integers. Weights of few bits in blocks, which ONNX Runtime's
-quantizer writes for products and tables, become float weights.
+arithmetic; the result is plain integers. Weights of few bits keep their integers, as weights of 8
+bits do. In blocks, which ONNX Runtime's quantizer writes for products and tables, they become float
+weights, with a note.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from xdsl.dialects.builtin import IntegerType, Signedness, i32
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, DequantizeOp, Function, QuantizeOp, Reduce, numpy_dtype
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import (
     dequantized,
@@ -29,7 +30,12 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     uniform_type,
 )
 from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, constant_operands, operator, rule
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    Value,
+    dtype_of_value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array, type_name, unpacked
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import gathered_along
@@ -50,11 +56,11 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     scale = emitter.array(1)
     point = emitter.optional_array(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    if isinstance(value, Constant) and value.dtype.name in PACKED_TYPES.values():
-        return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
-    if block:
-        storage = stored_type(emitter, value)
-        return _dequantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
+    # ONNX Runtime's quantizer for 4 bits gives a scale the sign of the extreme weight.
+    if block or (
+        np.any(scale.astype(np.float32) < 0) and dtype_of_value(value).name in PACKED_TYPES.values()
+    ):
+        return _dequantized_in_float(node, emitter, _Scales(scale, point, axis, block))
     return real_numbers(emitter, value, scale, point, axis)
 
 
@@ -79,15 +85,16 @@ def quantize_linear(node: Node, emitter: Emitter) -> Value:
     point = emitter.optional_array(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block:
-        return _quantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
+        return _quantized_blocks(node, emitter, storage, _Scales(scale, point, axis, block))
     element = uniform_type(emitter, storage, scale, point, emitter.shape(0), axis)
     return quantized(emitter, emitter.value(0), element, node.outputs[0])
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _Scales:
     """
-    Scales and zero points of blocks: one of each for `size` consecutive elements along `axis`.
+    Scales and zero points of blocks of `size` consecutive elements along `axis`. If `size` is 0,
+    there is one of each for the tensor, or for each index of `axis`.
     """
 
     scale: Array
@@ -98,59 +105,53 @@ class _Blocks:
     def spread(
         self, node: Node, shape: Sequence[int]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the scale and the zero point of each element of a tensor of `shape`."""
-        axis = node.axis(self.axis, len(shape))
-        expected = tuple(
-            -(-e // max(self.size, 1)) if i == axis else e for i, e in enumerate(shape)
-        )
+        """
+        Return the scale and the zero point of each element of a tensor of `shape`, in shapes that
+        broadcast to it.
+        """
+        has_axis = self.size > 0 or self.scale.size > 1
+        axis = node.axis(self.axis, len(shape)) if has_axis else 0
+        expected = (shape[axis],) if has_axis else self.scale.shape
+        if self.size:
+            expected = tuple(
+                -(-e // max(self.size, 1)) if i == axis else e for i, e in enumerate(shape)
+            )
         point = np.zeros(expected, np.int64) if self.point is None else self.point
-        if self.size < 1 or self.scale.shape != expected or point.shape != expected:
+        if self.size < 0 or self.scale.shape != expected or point.shape != expected:
             raise node.wrong(f"scales of shape {list(self.scale.shape)}, expected {list(expected)}")
-        scale = self.scale.astype(np.float32)
+        scale, point = self.scale.astype(np.float32), point.astype(np.float32)
         if not np.isfinite(scale).all():
             raise node.wrong("scales must be finite")
-        indices = np.arange(shape[axis]) // self.size
-        return (np.take(scale, indices, axis), np.take(point.astype(np.float32), indices, axis))
+        if self.size:
+            indices = np.arange(shape[axis]) // self.size
+            return np.take(scale, indices, axis), np.take(point, indices, axis)
+        broadcast = [-1 if i == axis else 1 for i in range(len(shape))] if has_axis else []
+        return scale.reshape(broadcast), point.reshape(broadcast)
 
 
-def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
-    shape, scale = value.shape, blocks.scale
-    if blocks.size:
-        real, offset = blocks.spread(node, shape)
-    else:
-        column: list[int] = []
-        if scale.size > 1:
-            axis = node.axis(blocks.axis, len(shape))
-            column = [-1 if i == axis else 1 for i in range(len(shape))]
-            if scale.ndim != 1 or scale.size != shape[axis]:
-                raise node.wrong(f"scales of shape {list(scale.shape)}, expected [{shape[axis]}]")
-        point = np.zeros(1) if blocks.point is None else blocks.point.astype(np.float32)
-        real, offset = scale.astype(np.float32).reshape(column), point.reshape(column)
-    numbers = value.load().astype(np.float32)
-    return Constant.of(node.outputs[0], ((numbers - offset) * real).astype(np.float32))
-
-
-def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
-    """
-    Return `(x - zero_point) * scale` for the first operand, integers of the type `storage`. Each
-    block of elements has a scale and a zero point.
-    """
-    scale, point = blocks.spread(node, emitter.shape(0))
-    plain = UniformType(1.0, storage=storage_of(node, storage))
-    value = dequantized(emitter, emitter.value(0), plain)
+def _dequantized_in_float(node: Node, emitter: Emitter, scales: _Scales) -> Value:
+    """Return `(x - zero_point) * scale` for the first operand, as float arithmetic."""
+    value, storage = emitter.value(0), stored_type(emitter, emitter.value(0))
+    if scales.point is not None and scales.point.dtype.name != storage:
+        raise node.wrong(f"the zero point is {scales.point.dtype.name}, expected {storage}")
+    scale, point = scales.spread(node, emitter.shape(0))
+    kind = storage_of(node, storage, of_constant=isinstance(value, Constant))
     if isinstance(value, Constant):
+        if kind.bitwidth < BYTE_BITS:
+            emitter.widened.append(value.name)
         real = (value.load().astype(np.float32) - point) * scale
-        return Constant.of(node.outputs[0], real)
-    centred = emitter.binary(Binary.SUB, value, emitter.constant(point, "zero_points"))
+        return Constant.of(node.outputs[0], real.astype(np.float32))
+    real = dequantized(emitter, value, UniformType(1.0, storage=kind))
+    centred = emitter.binary(Binary.SUB, real, emitter.constant(point, "zero_points"))
     return emitter.binary(Binary.MUL, centred, emitter.constant(scale, "scales"))
 
 
-def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
+def _quantized_blocks(node: Node, emitter: Emitter, storage: str, scales: _Scales) -> Value:
     """
     Return the first operand quantized to `storage`: `round(x / scale)`, plus the zero point,
     clamped. Each block of elements has a scale and a zero point.
     """
-    scale, point = blocks.spread(node, emitter.shape(0))
+    scale, point = scales.spread(node, emitter.shape(0))
     if not scale.all():
         raise node.wrong("scales must not be zero")
     scaled = emitter.binary(Binary.DIV, emitter.value(0), emitter.constant(scale, "scales"))
@@ -295,6 +296,8 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"weights of shape {list(packed.shape)} and {packed.dtype}")
     if scales.size != n * blocks:
         raise node.wrong(f"scales of shape {list(scales.shape)}, expected {[n, blocks]}")
+    if bits < BYTE_BITS:
+        emitter.widened.append(node.inputs[1])
     numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size, bits)
     real = numbers.reshape(n, blocks, size).astype(np.float32)
     real -= _points(node, emitter, n, blocks, bits)
@@ -351,6 +354,9 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
         points = _unpack(points, bits)[..., : blocks[-1]] if in_bytes and points.ndim else points
         if list(points.shape) != blocks:
             raise node.wrong(f"zero points of shape {list(points.shape)}, expected {blocks}")
+
+    if bits < BYTE_BITS:
+        emitter.widened.append(node.inputs[0])
 
     def repeated(values: Array) -> Float32Array:
         wide = np.repeat(values.astype(np.float32), size, axis)
