@@ -20,7 +20,7 @@ class OnnxTarget(Target):
     """Export an ONNX model with the same quantization as the network."""
 
     name = "onnx"
-    arithmetic = Arithmetic(rows=False, kernels=False)
+    arithmetic = Arithmetic(rows=False, kernels=False, weight_widths=(2, 4, 8))
     writes_models = True
     text = "ceras_ir.backends.onnx.export:OnnxText"
 

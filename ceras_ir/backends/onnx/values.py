@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.extensions import DISTRIBUTION
 
@@ -158,8 +158,23 @@ The two forms of a quantized value: real values, or stored integers. Other value
 FEATURES: Order = (0, 3, 1, 2)
 """The order that makes an NHWC value an NCHW tensor."""
 
-INT16_OPSET = 21
-"""The first opset with quantization to 16 bits."""
+OPSETS = {2: 25, 4: 21, 8: MIN_OPSET, 16: 21, 32: MIN_OPSET}
+"""The bits of integers that ONNX quantizes, and the first opset that has them."""
+
+
+def stored_width(element: UniformType) -> int:
+    """Return the bits of the integers of ONNX in which `element` is stored."""
+    has_pairs = "INT2" in onnx.TensorProto.DataType.keys()  # noqa: SIM118
+    return min(w for w in OPSETS if w >= element.width and (w > 2 or has_pairs))
+
+
+def stored_dtype(element: UniformType) -> np.dtype[np.generic]:
+    """Return the numpy type of the integers of `element` in a model."""
+    if (width := stored_width(element)) >= BYTE_BITS:
+        return graph.numpy_dtype(element)
+    import ml_dtypes  # A second import would load it, see `lazy_modules.py`.
+
+    return np.dtype(getattr(ml_dtypes, f"{'' if element.is_signed else 'u'}int{width}"))
 
 
 def unchanged(value: SSAValue) -> Order:
@@ -275,6 +290,8 @@ class Values:
                 tensor = self._through("Dequantize", stored, name, element, order, shape)
             elif isinstance(value.owner, graph.ConstantOp):
                 array = value.owner.array().transpose(order)
+                if element is not None:
+                    array = array.astype(stored_dtype(element), copy=False)
                 tensor = self.builder.constant(array, name_of(value))
             else:
                 tensor = self._transposed(value, side, order)
@@ -304,10 +321,10 @@ class Values:
             f"{kind}Linear",
             [x, *self._scale(element)],
             f"{name}/{kind.lower()}",
-            graph.numpy_dtype(element) if kind == "Quantize" else np.dtype(np.float32),
+            stored_dtype(element) if kind == "Quantize" else np.dtype(np.float32),
             shape,
             attributes=axis,
-            since=INT16_OPSET if element.storage.width.data == 16 else MIN_OPSET,
+            since=OPSETS[stored_width(element)],
         )
 
     @staticmethod
@@ -319,11 +336,11 @@ class Values:
     def _scale(self, element: UniformType) -> list[str]:
         # ONNX has no zero points for 32 bits.
         scales = np.array([s.data for s in element.scales], np.float32)
-        points = np.array([z.data for z in element.zero_points], graph.numpy_dtype(element))
+        points = np.array([z.data for z in element.zero_points]).astype(stored_dtype(element))
         if not element.is_per_axis:
             scales, points = scales.reshape(()), points.reshape(())
         names = [self.builder.constant(scales, "scale")]
-        if element.storage.width.data <= 16:
+        if element.width <= 16:
             names.append(self.builder.constant(points, "zero_point"))
         return names
 
