@@ -129,9 +129,11 @@ class Programs:
         threads: int,
         isa: str,
         board: str | None = None,
+        budget: str | None = None,
     ):
         self.folder, self.pythons, self.threads, self.isa = folder, pythons, threads, isa
         self.board = [] if board is None else ["--board", board]
+        self.budget = [] if budget is None else ["--budget", budget]
         self.compiler = compiler_digest()
         self._versions: dict[str, str] = {}
 
@@ -207,6 +209,7 @@ class Programs:
                 kept = {n: without_batch(arrays[n]) for n in arrays if n not in hidden}
                 np.savez(given, allow_pickle=False, **kept)
             options = ["--quantize", "int8", "--calibrate", str(given), *states, *self.board]
+            options += self.budget
         source = place.folder / f"c-{kind}"
         build = place.folder / f"c-{kind}-{self.isa}-{'threads' if self.threads > 1 else 'serial'}"
         flags = ["-O3", "-march=native", *(NO_TILES if self.isa == "vnni" else ())]

@@ -6,8 +6,8 @@ Compare generated C with other runtimes on this machine: networks of `ROWS`, in 
     peers/bin/pip install --no-deps pnnx
     python benchmarks/peers.py --python peers/bin/python [--litert litert/bin/python]
         [--only PATTERN] [--kind float|int8] [--peers NAME,...] [--threads N] [--isa vnni|native]
-        [--board NAME] [--rounds N] [--seconds S] [--folder DIR] [--prepare] [--csv FILE]
-        [--markdown PAGE.md]
+        [--board NAME] [--budget SHARE] [--rounds N] [--seconds S] [--folder DIR] [--prepare]
+        [--csv FILE] [--markdown PAGE.md]
 
 LiteRT needs a separate environment: `pip install onnx2tf tensorflow-cpu ai-edge-litert`.
 
@@ -24,6 +24,7 @@ LiteRT needs a separate environment: `pip install onnx2tf tensorflow-cpu ai-edge
    requested them.
 
 `--board` names the board file with the rates of this computer, from which times are predicted.
+`--budget 0` compiles int8 without 16-bit values, as the other runtimes do.
 `--folder` keeps models, converted forms and compiled C; `--prepare` only fills it. `--markdown`
 replaces the text between the lines `<!-- peers N -->` and `<!-- end -->` of a page, where N is the
 number of threads.
@@ -211,22 +212,23 @@ def decibels(value: float) -> str:
 def cells_of(result: Result, peers: Sequence[str]) -> list[str]:
     """Return the cells of a line of the table, in the order of `header`."""
     ours, best = result.ours, result.best
-    line = [result.row.name, result.kind, number(milliseconds(ours)), decibels(ours.decibels)]
+    line = [result.row.name, result.kind, number(milliseconds(ours))]
     if result.single:
         line.append(f"{statistics.median(result.single) / milliseconds(ours):.2f}")
     else:
-        line += [number(result.predicted_ms), number(result.bound_ms)]
+        line += [decibels(ours.decibels), number(result.predicted_ms), number(result.bound_ms)]
     for peer in peers:
         (cell,) = (c for c in result.peers if c.program == peer)
         time = number(milliseconds(cell))
-        line.append(f"{time} ({decibels(cell.decibels)})" if time else "-")
+        more = "" if result.single else f" ({decibels(cell.decibels)})"
+        line.append(f"{time}{more}" if time else "-")
     line += [PEERS[best.program], f"{result.ratio:.2f}"] if best else ["", ""]
     return line
 
 
 def header(peers: Sequence[str], threads: int) -> list[str]:
-    more = ["speed-up"] if threads > 1 else ["predicted", "bound"]
-    return ["network", "type", "C, ms", "dB", *more, *(f"{PEERS[p]} (dB)" for p in peers),
+    more, unit = (["speed-up"], "") if threads > 1 else (["dB", "predicted", "bound"], " (dB)")
+    return ["network", "type", "C, ms", *more, *(f"{PEERS[p]}{unit}" for p in peers),
             "best peer", "peer / C"]  # fmt: skip
 
 
@@ -250,10 +252,10 @@ def reasons(results: Sequence[Result]) -> list[str]:
     for result in results:
         for cell in (result.ours, *result.peers):
             if cell.reason:
-                key = PEERS.get(cell.program, cell.program), cell.reason
+                key = PEERS.get(cell.program, cell.program), cell.reason.split(". ")[0]
                 found.setdefault(key, []).append(f"{result.row.name} {result.kind}")
     return [
-        f"- {name}: {reason} ({', '.join(rows) if len(rows) <= 5 else f'{len(rows)} networks'})"
+        f"- {name}: {reason} ({', '.join(rows) if len(rows) <= 2 else f'{len(rows)} networks'})"
         for (name, reason), rows in found.items()
     ]
 
@@ -294,6 +296,7 @@ def arguments_of() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--isa", choices=("vnni", "native"), default="native")
     parser.add_argument("--board", help="the board file of this computer")
+    parser.add_argument("--budget", metavar="SHARE", help="of ceras-compile, for int8")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a program in a round")
     parser.add_argument("--folder", type=Path, help="keep models and programs here")
@@ -318,7 +321,7 @@ def main() -> None:
         folder: Path = (arguments.folder or Path(name)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         threads, isa, board = arguments.threads, arguments.isa, arguments.board
-        programs = Programs(folder, pythons, threads, isa, board)
+        programs = Programs(folder, pythons, threads, isa, board, arguments.budget)
         if not programs.versions("onnxruntime"):
             sys.exit(f"error: {arguments.python} has no package onnxruntime: see --help")
         comparison = Comparison(programs, arguments)

@@ -29,9 +29,14 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
   for (int32_t i = 0; i < 64; ++i) mask.bytes[i] = i >= 64 - n % 64 ? -1 : 0;
   const model_i32v ones = ALL_I32(0x01010101);
   for (int32_t r = 0; r < outer; ++r, x += n, y += n) {
-    int8_t most = x[0];
-    for (int32_t k = 1; k < n; ++k) most = x[k] > most ? x[k] : most;
-    const unsigned_bytes start = (unsigned_bytes){0} + (uint8_t)most;
+    __m512i most = _mm512_loadu_si512((const void *)x);
+    for (int32_t k = 64; k < n; k += 64) {
+      const int32_t at = k + 64 <= n ? k : n - 64;
+      most = _mm512_max_epi8(most, _mm512_loadu_si512((const void *)(x + at)));
+    }
+    most = _mm512_max_epi8(most, _mm512_shuffle_i64x2(most, most, 0x4E));
+    most = _mm512_max_epi8(most, _mm512_shuffle_i64x2(most, most, 0xB1));
+    const unsigned_bytes start = (unsigned_bytes)largest_of_16(most);
     model_i32v small = ALL_I32(0), large = ALL_I32(0);
     for (int32_t k = 0; k < n; k += 64) {
       const int32_t at = k + 64 <= n ? k : n - 64;

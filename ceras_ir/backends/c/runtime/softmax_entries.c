@@ -13,4 +13,13 @@ union softmax_bytes {
   model_bytes parts[4];
   uint8_t bytes[256];
 };
+
+/* Returns the maximum of 16 signed bytes in each of them, for each 128 bits. */
+MODEL_INLINE __m512i largest_of_16(__m512i v)
+{
+  v = _mm512_max_epi8(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
+  v = _mm512_max_epi8(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
+  v = _mm512_max_epi8(v, _mm512_rol_epi32(v, 16));
+  return _mm512_max_epi8(v, _mm512_rol_epi32(v, 8));
+}
 #endif

@@ -1,14 +1,5 @@
 #include "softmax_entries.c"
 #if MODEL_LOOKUP
-/* Returns the maximum of 16 signed bytes in each of them, for each 128 bits. */
-MODEL_INLINE __m512i largest_of_16(__m512i v)
-{
-  v = _mm512_max_epi8(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
-  v = _mm512_max_epi8(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
-  v = _mm512_max_epi8(v, _mm512_rol_epi32(v, 16));
-  return _mm512_max_epi8(v, _mm512_rol_epi32(v, 8));
-}
-
 /* Like integer_softmax, for rows of at most 16 bytes. A vector has four rows of 16 bytes, of which
  * the last are not used in shorter rows. */
 MODEL_STATIC void softmax_short(const int8_t *restrict x, int8_t *restrict y,
