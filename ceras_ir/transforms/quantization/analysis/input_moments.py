@@ -65,9 +65,14 @@ class _Pairs:
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the products of all pairs of elements of the patches `x` [groups, patches, K]."""
+        # Products of matrices with gaps between elements are slow. The routine for a matrix and its
+        # transpose is slow for small matrices, and numpy selects it if both have the same memory.
+        rows = np.ascontiguousarray(x)
+        others = x if rows is x else rows.copy()
         for number, block in enumerate(self.blocks):
-            rest = x[:, :, number * PAIR_BLOCK_COLUMNS :]
-            block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
+            start = number * PAIR_BLOCK_COLUMNS
+            columns = rows[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
+            block += np.matmul(columns, others[:, :, start:])
 
     @property
     def are_finite(self) -> bool:

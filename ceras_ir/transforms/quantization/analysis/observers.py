@@ -96,7 +96,8 @@ class Distribution:
             rows = bins[:end].reshape(-1, kinds.size)
             rows += kinds << HISTOGRAM_BITS
             bins[end:] += kinds[: bins.size - end] << HISTOGRAM_BITS
-        self.counts += np.bincount(bins, minlength=self.counts.size).reshape(self.counts.shape)
+        # `np.bincount` would create an array of all bins for each sample.
+        np.add.at(self.counts.reshape(-1), bins, self.counts.dtype.type(1))
 
     def merge(self, following: Distribution) -> None:
         """Add the counts of the histogram of later samples."""
