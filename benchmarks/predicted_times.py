@@ -5,7 +5,7 @@ Compare predicted times of reports with instructions counted under qemu and time
 
 A ratio is the prediction divided by the count or the measured time: 1 is exact. The default models
 are the example network, ResNet-8, and MobileNetV2 on the host. Cortex-M needs arm-none-eabi-gcc and
-qemu-system-arm. BOARD is the board file of this computer.
+qemu-system-arm. BOARD is the board file of this computer, with the rates of c_host_peak.c.
 """
 
 import argparse
@@ -19,18 +19,26 @@ from pathlib import Path
 
 import numpy as np
 from networks import mobilenet_v2, resnet8
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
-from ceras_ir.backends.c.costs import instructions
+from ceras_ir.backends.c.costs import instructions, latency_of
+from ceras_ir.backends.c.emitter import build as print_model
 from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.emulator import EmulatedModel, available, run_elf
-from ceras_ir.backends.c.machines import Board, bare_machine, load_machine
+from ceras_ir.backends.c.machines import (
+    NATIVE_MACHINE,
+    Board,
+    COptions,
+    Machine,
+    bare_machine,
+    load_machine,
+)
 from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import spelling
@@ -84,9 +92,7 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
     emulation = board.known_core.emulation
     assert emulation is not None, board_name
     board = replace(board, flash_bytes=4 << 20, sram_bytes=3 << 20)
-    options = BuildOptions(CTarget(board=board_name), quantize=quantize, recipe=_recipe(quantize))
-    module = read_network(str(path))
-    run_stages(load_context(), module, all_stages(options.resolved(module)))
+    module = _lowered(path, quantize, board_name)
     main = main_function(module)
     model = choose(module, board, "m", machine=bare_machine(board)).model
     with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
@@ -108,14 +114,19 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
 
 
 def on_host(path: Path, quantize: Quantize, computer: str | None) -> Iterator[Figure]:
-    """Measure the microseconds of all layers here, for the rates of the board file `computer`."""
-    options = BuildOptions(CTarget(board=computer), quantize=quantize, recipe=_recipe(quantize))
-    made = build(read_network(str(path)), options)
-    layers = made.report["layers"]
-    assert isa(layers, list[dict[str, object]])
+    """
+    Measure the microseconds of all layers here, for the rates of the board file `computer`, or of
+    the default machine.
+    """
+    machine = NATIVE_MACHINE if computer is None else load_machine(computer)
+    assert isinstance(machine, Machine), computer
+    model = print_model(_lowered(path, quantize, computer), COptions(machine=machine))
+    latency = latency_of(model, machine)
+    if latency is None:
+        raise SystemExit(f"{computer} has no rates: set products_per_us and bytes_per_us")
     with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
         work = Path(name)
-        made.write(work)
+        write_artefacts(work, files_of(model))
         flags = ("-O3", "-march=native", "-std=c99", "-ffp-contract=off")
         bench, program = work / "bench.o", work / "layers"
         _cc(*flags, "-Dmain=bench_main", "-c", work / "bench.c", "-o", bench)
@@ -123,21 +134,25 @@ def on_host(path: Path, quantize: Quantize, computer: str | None) -> Iterator[Fi
         _cc(*flags, "-DMODEL_TRACE", *files, "-lm", "-o", program)
         done = subprocess.run([program, "20"], capture_output=True, text=True, check=True)
         measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    for number, layer in enumerate(layers):
-        predicted = layer["microseconds"]
-        assert isinstance(predicted, float)
-        if str(number) in measured:
-            yield Figure(f"{layer['name']} ({layer['op']})", predicted, measured[str(number)])
+    # The report lists layers in another order than the program, which is reordered for memory.
+    for layer in model.layers:
+        if (actual := measured.get(str(layer.index))) is not None:
+            yield Figure(_name(layer.op), latency.times[layer.index], actual)
+
+
+def _lowered(path: Path, quantize: Quantize, board: str | None) -> ModuleOp:
+    """Return the network at `path` after all stages of target c for a board or a computer."""
+    options = BuildOptions(CTarget(board=board), quantize=quantize, recipe=_recipe(quantize))
+    module = read_network(str(path))
+    run_stages(load_context(), module, all_stages(options.resolved(module)))
+    return module
 
 
 def _cc(*arguments: str | Path) -> None:
     subprocess.run(["cc", *arguments], check=True)
 
 
-def _name(op: object) -> str:
-    from xdsl.ir import Operation
-
-    assert isinstance(op, Operation)
+def _name(op: Operation) -> str:
     return f"{node_name(op)} ({spelling(op)})"
 
 

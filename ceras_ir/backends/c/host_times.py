@@ -2,9 +2,9 @@
 Predict the time of the layers of a printed model on a computer.
 
 The time of a layer is the sum of arithmetic, in proportion to the rate of 8-bit products, and of
-loads of bytes that the cache does not hold. Rates relative to a product were measured on one x86-64
-host with 512-bit vectors; `benchmarks/predicted_times.py` and `benchmarks/peers.py` compare
-predictions with measured times.
+loads of bytes that the cache does not hold. Rates relative to a product were measured on x86-64
+hosts with 512-bit vectors: a Xeon, and a Zen 5 for requantizations, sums of integers and maxima.
+`benchmarks/predicted_times.py` and `benchmarks/peers.py` compare predictions with measured times.
 """
 
 from dataclasses import dataclass
@@ -53,9 +53,9 @@ integer product with the state.
 ELEMENT: dict[str, tuple[float, float]] = {
     "quantize": (30.0, 30.0),
     "dequantize": (30.0, 30.0),
-    "requantize": (30.0, 30.0),
+    "requantize": (11.0, 11.0),
     "transpose": (25.0, 90.0),
-    "binary": (40.0, 45.0),
+    "binary": (22.0, 45.0),
     "softmax": (210.0, 210.0),
     "normalize": (235.0, 235.0),
     "integer_normalize": (245.0, 245.0),
@@ -84,8 +84,12 @@ OTHER_FUNCTION = 300.0
 REDUCED = 40.0
 """The time of an operand of a reduction, in 8-bit products."""
 
-POOLED = (22.0, 16.0)
-"""The time of an element in a window of a pooling layer, in integers and in float."""
+MAXIMUM, AVERAGE = (5.0, 36.0), (22.0, 16.0)
+"""
+The time of an element in a window of maximum and of average pooling, in integers and in float. A
+maximum of bytes is a single instruction for a vector; a maximum of floats also selects NaN, and a
+sum of integers has 32 bits.
+"""
 
 PACKED, LOOP_PRODUCT = (200.0, 180.0), 12.0
 """
@@ -183,7 +187,8 @@ def _products(op: Operation) -> float:
         case graph.LinearOperation():
             return _linear(op)
         case graph.Pool2dOp():
-            return POOLED[is_float] * max(prod(op.kernel.get_values()) * size, size)
+            each = MAXIMUM if op.function is graph.Pool.MAX else AVERAGE
+            return each[is_float] * prod(op.kernel.get_values()) * size
         case _:
             each = ELEMENT.get(op.name.removeprefix("graph."))
             if each is None:
