@@ -4,12 +4,12 @@ Count the instructions per multiplication of int8 layers on a Cortex-M under qem
 Each layer is a separate network. The count is that of `model_run`, including halo, widening of
 weights and requantization, and the integers are compared with the interpreter.
 
-    python benchmarks/cortex_m.py [--board NAME] [--flags=-O2]
+    python benchmarks/cortex_m.py [--board NAME] [--flags=-O2] [--bits 4]
     python benchmarks/cortex_m.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
                                   [--state h=hn]...
 
-The second form counts a network as `ceras-compile --target c --optimize speed` deploys it. For a
-network with states, it counts a step.
+With `--bits`, weights have fewer bits than 8. The second form counts a network as `ceras-compile
+--target c --optimize speed` deploys it. For a network with states, it counts a step.
 """
 
 import argparse
@@ -80,10 +80,11 @@ CASES = (
 )
 
 
-def network(case: Case) -> ModuleOp:
-    """Return a network with the layer and random weights."""
+def network(case: Case, bits: int = 8) -> ModuleOp:
+    """Return a network with the layer and random weights of `bits` bits."""
     rng = np.random.default_rng(0)
-    weights = rng.integers(-127, 128, case.weights).astype(np.int8)
+    most = (1 << bits - 1) - 1
+    weights = rng.integers(-most, most + 1, case.weights).astype(np.int8)
     bias = rng.integers(-1000, 1000, case.weights[0]).astype(np.int32)
     block = Block(arg_types=[TensorType(f32 if case.is_float else X, case.shape)])
     with ImplicitBuilder(block):
@@ -91,7 +92,7 @@ def network(case: Case) -> ModuleOp:
             w = ConstantOp.from_array(weights.astype(np.float32), f32).result
             b = ConstantOp.from_array(bias.astype(np.float32), f32).result
         else:
-            w = ConstantOp.from_array(weights, W).result
+            w = ConstantOp.from_array(weights, W.widened(bits)).result
             b = ConstantOp.from_array(bias, UniformType(0.125, storage=i32)).result
         layer = _layer(case, block.args[0], w, b)
         ReturnOp(layer.result)
@@ -138,9 +139,11 @@ def layer_of(module: ModuleOp) -> LinearOperation:
     return next(op for op in module.walk() if isinstance(op, LinearOperation))
 
 
-def measure(case: Case, options: COptions, board: Board, flags: Sequence[str]) -> float:
+def measure(
+    case: Case, options: COptions, board: Board, flags: Sequence[str], bits: int = 8
+) -> float:
     """Return the instructions per multiplication, and assert that the integers are correct."""
-    module = network(case)
+    module = network(case, bits)
     main = main_function(module)
     with tempfile.TemporaryDirectory(prefix="ceras-m4-") as name:
         work = Path(name)
@@ -206,6 +209,7 @@ def whole_network(
 def main() -> None:
     parser = argparse.ArgumentParser(description="int8 layers on a Cortex-M")
     parser.add_argument("--flags", default="-O2", help="of arm-none-eabi-gcc (default: -O2)")
+    parser.add_argument("--bits", type=int, default=8, help="of the weights (default: 8)")
     parser.add_argument("--network", metavar="MODEL.onnx", help="count a whole network instead")
     parser.add_argument("--calibrate", metavar="DATA.npz", help="calibration data of --network")
     parser.add_argument("--board", default=BOARD, help="(default: %(default)s)")
@@ -229,7 +233,8 @@ def main() -> None:
     for header in (*kernels, "CMSIS-NN", "asked", "aim"):
         table.add_column(header, justify="right")
     for case in CASES:
-        figures = [f"{measure(case, options, board, flags):.3f}" for options in kernels.values()]
+        counts = (measure(case, o, board, flags, arguments.bits) for o in kernels.values())
+        figures = [f"{count:.3f}" for count in counts]
         table.add_row(case.name, *figures, case.cmsis, case.asked, case.aim)
     Console(highlight=False).print(table)
 

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import UNSIGNED_FIRST, WeightPanels, stored_bits
 from ceras_ir.backends.c.sums import Geometry, window
 from ceras_ir.backends.c.values import steps_left, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
+from ceras_ir.dialects.quant import BYTE_BITS
 
 
 def earlier(index: str, count: int, size: int) -> str:
@@ -155,13 +157,15 @@ def _pairs(
     """
     opening, source, at = tiles
     n = of.geometry.n
-    w = of.layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
+    pairs = -(-n // FILTERS)
+    panels = WeightPanels.add(of.layer, stored_bits(of.sums), pairs, FILTERS * k, packed)
+    of.layer.scratch("uint32_t", "panel", panels.padded // 2, 4)
     of.layer.loop(
         "pair",
-        -(-n // FILTERS),
+        pairs,
         [
             f"const int32_t f = {earlier('2 * pair', n, FILTERS)};",
-            f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
+            panels.widen(of.layer, "panel", "pair"),
             *opening,
             f"  int32_t sums[{TILE_COLUMNS * FILTERS}];",
             f"  {tile}(sums, {source}, panel, {of.bias} + f);",
@@ -229,7 +233,6 @@ def windows(of: IntegerLayer) -> None:
     k = kernel_h * kernel_w * channels
     tile = _tile(layer, stride_w * channels // 2, kernel_w * channels // 2, pitch, kernel_h)
     layer.kernels.use("dsp_band")
-    layer.scratch("uint32_t", "panel", k, 4)
     layer.scratch("uint32_t", "band", shape.bytes // 4, 4)
     layer.line(f"for (int32_t first = 0; first < {out_rows}; first += {rows}) {{")
     layer.line(f"const int32_t count = {steps_left(out_rows, 'first', rows)};", 1)
@@ -297,9 +300,7 @@ def direct_rows(of: IntegerLayer) -> None:
     shape, positions = RowBlock.of(geometry, layer.options.workspace), geometry.positions
     k, block, groups = shape.k, shape.rows, shape.groups
     tile = products(layer, k // 2, 1, has_bias=True)
-    layer.kernels.use("dsp_widen")
     layer.kernels.use("dsp_columns")
-    layer.scratch("uint32_t", "panel", k, 4)
     layer.scratch("uint32_t", "columns", groups * TILE_COLUMNS * k // 2, 4)
     rows, fill = f"{of.x} + first * {k}", list[str]()
     if shape.patch_bytes:
@@ -405,27 +406,31 @@ class RowChunks:
                 return cls(count, words // count)
         raise AssertionError(words)
 
-    def packed(self, weights: NDArray[np.integer]) -> NDArray[np.uint8]:
+    def packed(self, weights: NDArray[np.integer], offset: int) -> NDArray[np.int8]:
         """
         Pack int8 weights for the C function `dsp_rows` as [group of four rows, word, pair of rows,
-        parity, half, row]. 128 is added to the weights of the first row of each pair.
+        parity, half, row]. `offset` is added to the weights of the first row of each pair: 128,
+        unless the C function that expands them adds it.
         """
         groups = groups_of(weights, TILE_ROWS)
         # [groups, pair, row, word, half, parity]
         split = groups.reshape(len(groups), 2, 2, -1, 2, 2).astype(np.int16)
-        split[:, :, 0] += 128
-        return np.ascontiguousarray(split.transpose(0, 3, 1, 5, 4, 2)).astype(np.uint8)
+        split[:, :, 0] += offset
+        packed = np.ascontiguousarray(split.transpose(0, 3, 1, 5, 4, 2))
+        return packed.astype(np.uint8).view(np.int8)
 
 
 def few_positions(of: IntegerLayer) -> None:
     """Print a matrix product with fewer output positions (rows) than a tile has."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
     chunks, groups = RowChunks.of(of.sums.centred()), -(-n // TILE_ROWS)
+    bits = stored_bits(of.sums)
 
-    def packed() -> Array:
-        return chunks.packed(of.sums.centred()).view(np.int8)
+    def packed() -> NDArray[np.int8]:
+        return chunks.packed(of.sums.centred(), 128 if bits == BYTE_BITS else 0)
 
-    w = layer.constant("weights", "int8_t", groups * TILE_ROWS * k, 1, packed)
+    panels = WeightPanels.add(layer, bits, groups, TILE_ROWS * k, packed)
+    source, expand = panels.expanded(layer, "group", UNSIGNED_FIRST)
     function = layer.kernels.use(
         "dsp_rows",
         NAME=str(chunks.words),
@@ -443,7 +448,8 @@ def few_positions(of: IntegerLayer) -> None:
         f"const int32_t offsets[{chunks.count}] = {{{offsets}}};",
         f"for (int32_t group = 0; group < {groups}; ++group) {{",
         f"  const int32_t f = {earlier('4 * group', n, TILE_ROWS)};",
-        f"  const int8_t *from = {w} + group * {TILE_ROWS * k};",
+        *(f"  {text}" for text in expand),
+        f"  const int8_t *from = {source};",
         f"  int32_t sums[{TILE_ROWS}] = {{{', '.join(f'{of.bias}[f + {i}]' for i in range(4))}}};",
         f"  for (int32_t i = 0; i < {chunks.count}; ++i)",
         f"    {function}(sums, row + {words} * i, from + {16 * chunks.words} * i, offsets[i]);",

@@ -14,6 +14,7 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_tiles import FILTERS, TILE_COLUMNS, earlier, groups_of, products
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import WeightPanels, expanded_bytes, stored_bits
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
@@ -252,13 +253,14 @@ def tile_count(op: Conv2dOp) -> int:
     return -(-rows // 2) * -(-columns // 2)
 
 
-def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
+def scratch_bytes(channels: int, tiles: int, *, stored: bool, bits: int) -> int:
     """
     Return the bytes of the workspace of the Winograd kernel for `tiles` patches at a time:
     transformed patches, a patch with padding, sums, and a pair of transformed filters unless
-    transformed filters are `stored` in flash.
+    transformed filters are `stored` in flash. Filters of less than 8 `bits` are expanded before
+    the transform.
     """
-    panel = 0 if stored else 4 * WINOGRAD_RUNS * channels
+    panel = 0 if stored else 4 * WINOGRAD_RUNS * channels + expanded_bytes(bits, 18 * channels)
     return (
         tiles * 2 * WINOGRAD_RUNS * channels
         + 16 * channels
@@ -267,14 +269,15 @@ def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
     )
 
 
-def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
+def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool, bits: int) -> int:
     """
     Return the number of 2x2 patches that are transformed together, so that equal blocks fit
     `workspace` bytes. Return 0 if fewer than four patches fit. `stored` is whether transformed
-    filters are stored in flash.
+    filters are stored in flash, and `bits` the bits of other filters.
     """
     channels, total = shape_of(op.input)[3], tile_count(op)
-    room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
+    needed = scratch_bytes(channels, 0, stored=stored, bits=bits)
+    room = (workspace - needed) // (2 * WINOGRAD_RUNS * channels)
     max_tiles = min(room - room % TILE_COLUMNS, total - total % TILE_COLUMNS)
     max_tiles = min(max_tiles, STORED_BLOCK) if stored else max_tiles
     if max_tiles < TILE_COLUMNS:
@@ -315,7 +318,8 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
     _, rows, columns, _ = shape_of(op.result)
     top, left = op.padding.get_values()[:2]
     n, words, total = geometry.n, channels // 2, tile_count(op)
-    count = tiles_at_once(op, layer.options.workspace, stored=stored)
+    bits = stored_bits(sums)
+    count = tiles_at_once(op, layer.options.workspace, stored=stored, bits=bits)
     across = -(-columns // 2)
     pairs, block = -(-n // FILTERS), WINOGRAD_RUNS * words
     layer.kernels.use("dsp_patch")
@@ -337,10 +341,11 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
         def packed() -> Array:
             return packed_filters(sums.centred())
 
-        w = layer.constant("weights", "int8_t", pairs * FILTERS * geometry.k, 1, packed)
+        panels = WeightPanels.add(layer, bits, pairs, FILTERS * geometry.k, packed)
         layer.scratch("uint32_t", "panel", FILTERS * block, 4)
         transform = layer.kernels.use("dsp_winograd_weights", NAME=str(words), WORDS=str(words))
-        panel = [f"{transform}(panel, {w} + pair * {FILTERS * geometry.k});"]
+        filters, expand = panels.expanded(layer, "pair")
+        panel = [*expand, f"{transform}(panel, {filters});"]
 
     def corner(name: str, tile: str) -> list[str]:
         down = earlier(f"{tile} / {across} * 2", rows, 2)

@@ -38,16 +38,21 @@ from ceras_ir.backends.c.dsp_windows import (
 )
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import flash_bytes, stored_bits
 from ceras_ir.backends.c.planes import FIELD, PairedPlanes, Planes
 from ceras_ir.backends.c.sparse_code import SPARSE, SparseSource
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import Rescaling, half_of, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.quant import BYTE_BITS
 
 Kind: TypeAlias = Literal["smlad", "patches", "winograd", "stored winograd"]
 
 INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
 """The number of instructions to widen a byte to 16 bits."""
+
+INSTRUCTIONS_PER_EXPANDED_BYTE = 1.4
+"""The number of instructions to expand a weight of 4 bits to a byte."""
 
 PAIR_CYCLES, PAIR_OUTPUT = 0.77, 10.5
 """Instructions per product and per output of blocks of rows."""
@@ -74,13 +79,14 @@ def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[W
     Return the kernels that can compute a convolution with at most `workspace` bytes of workspace.
     The first has no further conditions; Winograd kernels follow if they are possible.
     """
+    bits = stored_bits(sums)
     if geometry.group_channels % 4:
-        return [_patches(geometry, workspace)]
-    found = [_windows(op, geometry, workspace)]
+        return [_patches(geometry, workspace, bits)]
+    found = [_windows(op, geometry, workspace, bits)]
     if fits_winograd(op, geometry, sums):
         for stored in (False, True):
-            if count := tiles_at_once(op, workspace, stored=stored):
-                found.append(_winograd(op, geometry, count, stored=stored))
+            if count := tiles_at_once(op, workspace, stored=stored, bits=bits):
+                found.append(_winograd(op, geometry, count, stored=stored, bits=bits))
     return found
 
 
@@ -103,7 +109,7 @@ def cheapest(
     return min(known, key=lambda way: way.instructions)
 
 
-def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
+def _windows(op: Conv2dOp, geometry: Geometry, workspace: int, bits: int) -> Way:
     _, rows, columns, _ = shape_of(op.result)
     band = band_of(op, workspace)
     bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
@@ -115,19 +121,20 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
         + bands * INSTRUCTIONS_PER_WIDENED_BYTE * band.bytes / 2
     )
     scratch = band.bytes + 4 * k
-    return Way("smlad", instructions, pairs * FILTERS * k, scratch)
+    return Way("smlad", instructions, flash_bytes(bits, pairs, FILTERS * k), scratch)
 
 
-def _patches(geometry: Geometry, workspace: int) -> Way:
+def _patches(geometry: Geometry, workspace: int, bits: int) -> Way:
     block, pairs = RowBlock.of(geometry, workspace), -(-geometry.n // FILTERS)
     blocks = -(-geometry.positions // block.rows)
     tiles = blocks * block.groups * pairs
     instructions = tiles * TILE_COLUMNS * FILTERS * (PAIR_CYCLES * block.k + PAIR_OUTPUT)
     instructions += blocks * block.rows * (INSTRUCTIONS_PER_PATCH_BYTE * geometry.k + 60)
-    return Way("patches", instructions, pairs * FILTERS * block.k, block.scratch)
+    flash = flash_bytes(bits, pairs, FILTERS * block.k)
+    return Way("patches", instructions, flash, block.scratch)
 
 
-def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> Way:
+def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool, bits: int) -> Way:
     channels, total = shape_of(op.input)[3], tile_count(op)
     blocks, pairs = -(-total // count), -(-geometry.n // FILTERS)
     tiles = blocks * count
@@ -138,8 +145,12 @@ def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> 
         + tiles * pairs * FILTERS * 75
         + (0 if stored else blocks * pairs * FILTERS * channels * 57)
     )
-    flash = pairs * FILTERS * channels * (2 * WINOGRAD_RUNS if stored else 9)
-    scratch = scratch_bytes(channels, count, stored=stored)
+    flash = flash_bytes(bits, pairs, FILTERS * channels * 9)
+    if stored:
+        flash = pairs * FILTERS * channels * 2 * WINOGRAD_RUNS
+    elif bits < BYTE_BITS:
+        instructions += blocks * pairs * FILTERS * channels * 9 * INSTRUCTIONS_PER_EXPANDED_BYTE
+    scratch = scratch_bytes(channels, count, stored=stored, bits=bits)
     return Way("stored winograd" if stored else "winograd", instructions, flash, scratch)
 
 

@@ -7,6 +7,7 @@ so a raw sum differs by a constant per output, which is part of the bias. The bi
 128 that is added to 8-bit rows for processors that multiply unsigned by signed bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,8 @@ from ceras_ir.backends.c.depthwise_tiled import (
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
-from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
+from ceras_ir.backends.c.linear_tiled import Panels, print_tiles, tiled_nest
+from ceras_ir.backends.c.packed_weights import WeightPanels, stored_bits
 from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     LANES_PER_VECTOR,
@@ -47,6 +49,7 @@ from ceras_ir.backends.c.sums import (
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import steps_left, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.quant import BYTE_BITS
 
 # Portable loops use the constants of register tiles. The input of a row of windows is copied by
 # columns, so that each window is contiguous. A few filters at a time are copied from their panel.
@@ -62,6 +65,9 @@ DOT_MULTIPLE = 32
 
 MAX_HALF_PRODUCTS = 320
 """The maximum length of a dot product for which vectors of half the width are faster."""
+
+EXPANDED_FILTERS = 4
+"""The number of rows of packed weights that are expanded together."""
 
 MAX_DIRECT_POSITIONS = 64
 """
@@ -111,10 +117,10 @@ class Loops:
         return (self.count - 1) * self.stride + self.length
 
 
-def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
+def print_loops(of: IntegerLayer, nest: Nest, panels: Panels) -> None:
     """
-    Print the loops of an integer layer for processors without vectors. `weights` is the C name of
-    the weights in the layout of register tiles.
+    Print the loops of an integer layer for processors without vectors. `panels` are the weights in
+    the layout of register tiles.
     """
     layer, op, x = of.layer, of.op, of.x
     loops = Loops.of(nest)
@@ -129,9 +135,13 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     unit = step if nest.group_channels % step == 0 else 1
     unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
     dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{TILES}")
-    at = nest.panel_at(weights, step)
+    first = "b" if loops.filters == width else f"b / {width} * {width}"
+    panels.reserve(layer, each_thread=False)
+    panels.expand_whole(layer)
+    expand = panels.expand_panel(layer, nest)
+    at = panels.bytes if expand else nest.panel_at(panels.bytes, step, first)
     if loops.filters < width:
-        at = nest.panel_at(weights, step, f"b / {width} * {width}") + f" + b % {width} * {step}"
+        at += f" + b % {width} * {step}"
     here = "here" if total % loops.filters else str(loops.filters)
     layer.line(f"/* {loops.filters} filters at a time, {loops.group} windows for each. */")
     if nest.groups > 1:
@@ -139,6 +149,9 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     layer.line(f"for (int32_t b = 0; b < {total}; b += {loops.filters}) {{")
     if here == "here":
         layer.line(f"const int32_t here = {steps_left(total, 'b', loops.filters)};", 1)
+    if expand:
+        is_first = f"if (b % {width} == 0) " if loops.filters < width else ""
+        layer.line(is_first + expand[0], 1)
     layer.line(
         f"{unpack}(filters, {length}, {at}, {here}, {width}, {nest.runs}, "
         f"{nest.taps // nest.group_channels}, {nest.group_channels});",
@@ -284,10 +297,10 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         return
     with layer.variants(TILES if nest is not None else CONDITION) as otherwise:
         if nest is not None:
-            w = print_tiles(of, nest)
+            panels = print_tiles(of, nest)
             otherwise()
             bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{TILES}")
-            print_loops(replace(of, bias=bias), nest, w)
+            print_loops(replace(of, bias=bias), nest, panels)
         else:
             filters = pack_filters(of)
             print_depthwise(of, filters)
@@ -441,7 +454,23 @@ def _rows(of: IntegerLayer) -> None:
         return result
 
     n, total = geometry.n, geometry.groups * geometry.n
-    w = layer.constant("weights", sums.weight_type, total * length, item, packed)
+    expanded: tuple[int, Sequence[str]] | None = None
+    if (bits := stored_bits(sums)) < BYTE_BITS and item == 1:
+        count = -(-n // EXPANDED_FILTERS)
+
+        def by_panels() -> Array:
+            rows = np.zeros((geometry.groups, count * EXPANDED_FILTERS, length), np.int8)
+            rows[:, :n] = packed().reshape(geometry.groups, n, length)
+            return rows
+
+        panels = WeightPanels.add(
+            layer, bits, geometry.groups * count, EXPANDED_FILTERS * length, by_panels
+        )
+        group = f"g * {count} + " if geometry.groups > 1 else ""
+        w, lines = panels.expanded(layer, f"({group}b / {EXPANDED_FILTERS})")
+        expanded = EXPANDED_FILTERS, lines
+    else:
+        w = layer.constant("weights", sums.weight_type, total * length, item, packed)
     bias = _row_bias(layer, sums, row)
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
     holes["NAME"] = f"{stored}_to_{ROW_TYPES[row][0]}"
@@ -457,11 +486,19 @@ def _rows(of: IntegerLayer) -> None:
             f"{geometry.group_channels}, {point}{shift});"
         )
     channel = f"g * {n} + o" if geometry.groups > 1 else "o"
-    print_rows(of, row, length, fill, (w, sums.weight_type), f"{bias}[{channel}]")
+    print_rows(
+        of, row, length, fill, (w, sums.weight_type), f"{bias}[{channel}]", expanded=expanded
+    )
 
 
 def print_rows(
-    of: IntegerLayer, row: str, length: int, fill: str, weights: tuple[str, str], *values: str
+    of: IntegerLayer,
+    row: str,
+    length: int,
+    fill: str,
+    weights: tuple[str, str],
+    *values: str,
+    expanded: tuple[int, Sequence[str]] | None = None,
 ) -> None:
     """
     Print the products of input rows of `length` elements with the rows of `weights` (C name, C
@@ -469,28 +506,37 @@ def print_rows(
 
     `row` is the C type of input rows. `fill` is C code that writes row `r` of the block, for output
     position `first + r`. `values` are C expressions that are added to each sum, such as the bias.
+    If `expanded` has statements, these write to `weights` the given number of rows from output `b`.
     """
     layer, geometry, (name, weight_type) = of.layer, of.geometry, weights
     n, total = geometry.n, geometry.groups * geometry.n
     item = ROW_TYPES[row][1]
     dot = dot_rows(layer, row, weight_type)
-    rows = rows_at_once(layer, geometry, item * length + 4 * n)
+    step, expand = expanded or (n, ())
+    rows = rows_at_once(layer, geometry, item * length + 4 * step)
     layer.scratch(row, "rows", rows * length, item)
-    layer.scratch("int32_t", "sums", rows * n, 4)
+    layer.scratch("int32_t", "sums", rows * step, 4)
     depth = open_row_loop(layer, geometry, rows)
     grouped = geometry.groups > 1
-    panel = f"{name} + g * {n * length}" if grouped else name
+    panel = f"{name} + g * {n * length}" if grouped and not expand else name
     start = f"(first + r) * {total}" + (f" + g * {n}" if grouped else "")
+    first, end, at = "0", str(n), "o"
+    if expand:
+        first, at = "b", "o - b"
+        end = f"b + ({steps_left(n, 'b', step)})"
     body = [
-        f"for (int32_t r = 0; r < count; ++r) {fill}",
-        f"{dot}(count, {n}, {length}, rows, {panel}, sums);",
+        f"{dot}(count, {step}, {length}, rows, {panel}, sums);",
         "for (int32_t r = 0; r < count; ++r) {",
         f"  const int32_t at = {start};",
-        f"  for (int32_t o = 0; o < {n}; ++o) {{",
-        *(f"    {t}" for t in of.epilogue(f"sums[r * {n} + o]", *values)),
+        f"  for (int32_t o = {first}; o < {end}; ++o) {{",
+        *(f"    {t}" for t in of.epilogue(f"sums[r * {step} + {at}]", *values)),
         "  }",
         "}",
     ]
+    if expand:
+        inner = (f"  {text}" for text in (*expand, *body))
+        body = [f"for (int32_t b = 0; b < {n}; b += {step}) {{", *inner, "}"]
+    body = [f"for (int32_t r = 0; r < count; ++r) {fill}", *body]
     if grouped:
         layer.loop("g", geometry.groups, body, depth)
     else:

@@ -21,6 +21,7 @@ from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
 from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import WORD_BYTES, WeightPanels, stored_bits
 from ceras_ir.backends.c.quads import (
     LANES,
     has_quads,
@@ -53,6 +54,7 @@ from ceras_ir.backends.c.tile_loops import (
     copied_rows,
     from_strip_row,
     halo_of,
+    is_shared,
     print_loops,
 )
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
@@ -67,6 +69,9 @@ input.
 
 STRIP_SIGN = f"({NEON} ? 128 : 0)"
 """C expression of the bits that differ between an unsigned byte and the byte of a strip."""
+
+EXPANDED, EXPANDED_BYTES = "expanded", "(const int8_t *)expanded"
+"""The C name of the memory to which packed weights are expanded, and its address as bytes."""
 
 MIN_POSITIONS_OF_SUMS = 16
 """The minimum number of positions for tiles with 32-bit results, which a loop stores."""
@@ -126,6 +131,53 @@ class Panels:
     """The bias for tiles of AMX, which multiply signed bytes in place without an offset."""
     order: str = ""
     """The order of the steps of each vector of outputs, if weights are constant bytes."""
+    packed: tuple[WeightPanels, ...] = ()
+    """
+    The weights of less than 8 bits, and the weights for AMX if they differ. They are a single panel
+    if AMX may load them, because a tile of AMX may have the outputs of several panels.
+    """
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether packed weights are expanded together, before the loops over panels."""
+        return bool(self.packed) and self.packed[0].count == 1
+
+    @property
+    def _memory(self) -> tuple[str, str, int, int]:
+        size = max(packed.padded for packed in self.packed) // WORD_BYTES
+        return "uint32_t", EXPANDED, size, WORD_BYTES
+
+    def reserve(self, layer: Layer, *, each_thread: bool) -> list[str]:
+        """
+        Reserve memory for the bytes of packed weights: all, or a panel for `each_thread`. Return
+        the C statements that declare it in each thread.
+        """
+        if self.packed and each_thread and not self.is_whole:
+            return layer.own_scratch(*self._memory)
+        if self.packed:
+            layer.scratch(*self._memory)
+        return []
+
+    @property
+    def bytes(self) -> str:
+        """The C expression of the address of the weights, or of the expanded panel."""
+        return EXPANDED_BYTES if self.packed else self.weights
+
+    def expand_panel(self, layer: Layer, nest: Nest) -> list[str]:
+        """
+        Return the C statements that expand the panel of output `b` of group `g`, unless all are
+        expanded together.
+        """
+        if not self.packed or self.is_whole:
+            return []
+        each = nest.panels // nest.groups
+        group = f"g * {each} + " if nest.groups > 1 else ""
+        return [self.packed[0].expand(layer, EXPANDED, f"({group}b / {nest.tile.width})")]
+
+    def expand_whole(self, layer: Layer, *, for_amx: bool = False) -> None:
+        """Print the statements that expand all weights, if they are expanded together."""
+        if self.is_whole:
+            self.packed[-1 if for_amx else 0].expand_whole(layer, EXPANDED)
 
 
 MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, AmxTile | None], Panels]
@@ -166,12 +218,13 @@ def constant_panels(
 
     is_wide = amx is not None and lanes is WORDS
 
-    def weights(step: int, condition: str) -> str:
-        size = prod(nest.panel_shape(step))
-        return layer.constant("weights", "int8_t", size, 1, partial(packed, step), condition)
+    bits, count = stored_bits(sums), nest.panels if amx is None else 1
 
-    if is_wide:
-        weights(WORDS_BY_FOUR.step, AMX)
+    def weights(step: int, condition: str) -> WeightPanels:
+        size = prod(nest.panel_shape(step)) // count
+        return WeightPanels.add(layer, bits, count, size, partial(packed, step), condition)
+
+    by_four = [weights(WORDS_BY_FOUR.step, AMX)] if is_wide else []
     is_moved, late = lanes is BYTE_LANES, adds_offset_on_load(of, nest)
     walk = nest.walk(lanes.step)
     # A file of weights that is loaded would have the weights of all processors.
@@ -201,20 +254,21 @@ def constant_panels(
         def listed() -> Array:
             return ordered_places(*ordering(), places)
 
-        layer.constant("weights", "int8_t", prod(shape), 1, in_order, QUADS)
+        WeightPanels.add(layer, bits, count, prod(shape) // count, in_order, QUADS)
         size = nest.panels * nest.tile.width // LANES * order_size(walk)
         order = layer.constant("order", "uint16_t", size, 2, listed, QUADS)
-    return Panels(w, b, bias(AMX, 0, "amx_bias") if is_signed else b, order)
+    stored = (w, *by_four) if w.format is not None else ()
+    return Panels(w.name, b, bias(AMX, 0, "amx_bias") if is_signed else b, order, stored)
 
 
 def _others(*, late: bool) -> str:
     return CONDITION if late else f"({CONDITION} || {RVV})"
 
 
-def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
+def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> Panels:
     """
-    Print the statements of the layer with vector instructions, and return the C name of the packed
-    weights. `make` adds the packed weights and the bias to the layer.
+    Print the statements of the layer with vector instructions. `make` adds the weights in panels
+    and the bias to the layer, and they are returned.
     """
     layer, op, sums, x = of.layer, of.op, of.sums, of.x
     layer.kernels.use("vectors_i8")
@@ -226,13 +280,22 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     is_late = adds_offset_on_load(of, nest)
     amx, is_wide = None, lanes is WORDS
     # The tiles of AMX and vectors share weights in words of four elements.
-    is_shared = not is_wide or not (sums.weights is None or (nest.in_place and nest.taps % 4))
-    if epilogue is not None and is_shared:
+    has_shared_weights = not is_wide or not (
+        sums.weights is None or (nest.in_place and nest.taps % 4)
+    )
+    if epilogue is not None and has_shared_weights:
         stored_bytes = (epilogue.bits + (epilogue.residual_bits if of.residual else 0)) // 8
         amx = amx_tile(nest, layer.options.workspace, stored_bytes, is_wide=is_wide)
         layer.amx_cycles = None if amx is None else amx.cycles
     panels = make(of, nest, epilogue, offset, amx)
-    w, b = panels.weights, panels.bias
+    w, b = panels.bytes, panels.bias
+    declarations = panels.reserve(layer, each_thread=is_shared(layer))
+    each_panel = panels.expand_panel(layer, nest)
+
+    def panel_at(step: int) -> str:
+        return w if each_panel else nest.panel_at(w, step)
+
+    print_nest = partial(print_loops, declarations=declarations, each_panel=each_panel)
     strip: Strip | None = None
     if nest.in_place:
         source = nest.place_of(x)
@@ -302,7 +365,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), condition)
         return [
             f"const int32_t at = {nest.output_at()} + {first};",
-            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, {arguments}"
+            f"{tile}({source}, {panel_at(lanes.step)}, {b} + {first}, {arguments}"
             f"{ordered if walk.is_ordered else ''});",
         ]
 
@@ -351,7 +414,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         lines = of.epilogue(f"sums[p * {width} + o - b]")
         return [
             f"int32_t sums[{t.positions * t.width}];",
-            f"{tile}({source}, {nest.panel_at(w, lanes.step)}, {b} + {first}, sums{ordered});",
+            f"{tile}({source}, {panel_at(lanes.step)}, {b} + {first}, sums{ordered});",
             f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
             f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.all_outputs}{group};",
             f"  for (int32_t o = b; o < {end}; ++o) {{",
@@ -362,15 +425,17 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
 
     def print_shifted(e: Epilogue, depth: int = 0) -> None:
         if long == nest:
-            print_loops(layer, nest, strip, shifted(e), depth=depth)
+            print_nest(layer, nest, strip, shifted(e), depth=depth)
             return
         with layer.variants(NEON) as otherwise:
-            print_loops(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
+            print_nest(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
             otherwise()
-            print_loops(layer, nest, strip, shifted(e), depth=depth)
+            print_nest(layer, nest, strip, shifted(e), depth=depth)
 
+    if not (amx is not None and is_wide):
+        panels.expand_whole(layer)
     if epilogue is None:
-        print_loops(layer, nest, strip, rescaled())
+        print_nest(layer, nest, strip, rescaled())
     elif amx is None:
         print_shifted(epilogue)
     elif is_wide:
@@ -382,13 +447,15 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             else:
                 alias = "uint8_t *planes = (uint8_t *)(void *)strip;"
                 planes = Strip((*strip.declaration, alias), split)
+            panels.expand_whole(layer, for_amx=True)
             layer.line("if (amx_is_ready()) {")
             in_amx(epilogue, amx, planes)
             layer.line("} else {")
-            print_loops(layer, nest, strip, shifted(epilogue, *by_four), depth=1)
+            print_nest(layer, nest, strip, shifted(epilogue, *by_four), depth=1)
             layer.line("}")
             otherwise()
-            print_loops(layer, nest, strip, shifted(epilogue))
+            panels.expand_whole(layer)
+            print_nest(layer, nest, strip, shifted(epilogue))
     else:
         copied = None if amx.nest.in_place else strip
         is_separate = amx.nest.is_product and not (amx.nest.in_place or nest.is_product)
@@ -408,7 +475,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         layer.line("{")
         print_shifted(epilogue, 1)
         layer.line("}")
-    return w
+    return panels
 
 
 def _halo(layer: Layer, stored: str, element: str) -> str:

@@ -60,7 +60,7 @@ class CTarget(
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=tuple(range(1, 9)))
     verified_by_default = True
     runs_natively = True
     keeps_states = True

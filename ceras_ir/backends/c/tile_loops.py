@@ -159,13 +159,15 @@ def print_loops(
     each_thread: tuple[Sequence[str], Sequence[str]] = ((), ()),
     depth: int = 0,
     declarations: Sequence[str] = (),
+    each_panel: Sequence[str] = (),
 ) -> None:
     """
     Print the C loops over the tiles of a layer at the indentation `depth`, with copies of the input
     to `strip`, and the lines of `body` for each tile. In `body`, the C variables `g`, `b`, `r` and
     `c` are the group, and the first output, row and column of the tile, and `first` is the first
     row of the strip. `each_thread` are statements that each thread executes before and after its
-    tiles, `declarations` statements before them.
+    tiles, `declarations` statements before them. `each_panel` are statements before the tiles of a
+    panel of outputs in a strip.
     """
     t = nest.tile
     shape = f"{t.rows} x {t.columns}" if nest.columns > 1 else str(t.rows)
@@ -186,7 +188,7 @@ def print_loops(
         block.line(text)
     for text in each_thread[0]:
         block.line(text)
-    loops.print(strip, body)
+    loops.print(strip, body, each_panel)
     block.close(inner)
     for text in each_thread[1]:
         block.line(text)
@@ -202,7 +204,7 @@ class _Loops:
     nest: Nest
     block: _Block
 
-    def print(self, strip: Strip | None, body: Sequence[str]) -> None:
+    def print(self, strip: Strip | None, body: Sequence[str], each_panel: Sequence[str]) -> None:
         nest, block = self.nest, self.block
         count = self.strips()
         if strip:
@@ -210,6 +212,8 @@ class _Loops:
         if nest.groups > 1:
             block.loop("g", nest.groups, 1)
         block.loop("b", nest.outputs, nest.tile.width)
+        for text in each_panel:
+            block.line(text)
         block.tiles("r", self.most_rows, nest.tile.rows, count)
         self.columns()
         for text in body:
@@ -255,7 +259,7 @@ class _SharedLoops(_Loops):
         inputs = nest.images * nest.height * nest.width * nest.channels
         return nest.panels > 1 and prod(nest.panel_shape(1)) > MIN_WEIGHTS_PER_INPUT * inputs
 
-    def print(self, strip: Strip | None, body: Sequence[str]) -> None:
+    def print(self, strip: Strip | None, body: Sequence[str], each_panel: Sequence[str]) -> None:
         nest, block, panels = self.nest, self.block, self.nest.panels
         step = nest.tile.rows
         of_strip = -(-nest.strip // step)
@@ -306,6 +310,8 @@ class _SharedLoops(_Loops):
                 block.line(f"const struct share part = share_within(own, {start}, {tiles});")
                 starts = "part.first", "part.end"
         self.panel()
+        for text in each_panel:
+            block.line(text)
         bounds = {"start": _times(starts[0], step), "end": _times(starts[1], step)}
         if has_row:
             block.line("const int32_t r = 0;")

@@ -1,0 +1,274 @@
+"""
+Store weights of 2 to 7 bits in flash, and print the C function that expands them to bytes.
+
+A kernel keeps the order of weights. The weights are divided into panels, and a panel is expanded to
+the workspace before it is multiplied. The kernel therefore computes the same integers as with
+weights of 8 bits.
+
+A field is a weight plus half the range, so it is unsigned. It consists of planes of 4, 2 and 1
+bits: 7 bits need all three, 5 bits need 4 and 1. A word of a plane has fields of all four
+bytes, for the next words of the result: a shift and a mask extract them. Adding a constant to all
+bytes and changing their sign restores the weights. No addition carries into the next byte.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.layer import Layer, from_row
+from ceras_ir.backends.c.sums import Sums
+from ceras_ir.dialects.graph import element_of
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
+
+MIN_BITS = 2
+
+WORD_BYTES = 4
+
+VECTOR_WORDS = 16
+"""The adjacent words with equal shifts on processors with vectors: the words of 512 bits."""
+
+BYTES, SIGNED_BYTES = 0x01010101, 0x80808080
+
+UNSIGNED_FIRST = 0x80008000
+"""The sign bits that change if 128 is added to the first and third byte of a word."""
+
+
+def stored_bits(sums: Sums) -> int:
+    """
+    Return the bits in which kernels with panels store the weights of a layer minus their zero
+    points: the bits of the type, or more if a zero point needs them.
+    """
+    assert sums.weights is not None
+    element = element_of(sums.weights.result)
+    assert isinstance(element, UniformType)
+    if element.width >= BYTE_BITS:
+        return BYTE_BITS
+    centred = sums.centred()
+    reach = max(int(centred.max()), -int(centred.min()) - 1)
+    return max(MIN_BITS, element.width, reach.bit_length() + 1)
+
+
+@dataclass(frozen=True)
+class Format:
+    """The order of the bits of weights of `bits` bits in words of 32 bits."""
+
+    bits: int
+    lanes: int
+    """The number of adjacent words that are expanded with the same shifts."""
+
+    @property
+    def planes(self) -> list[int]:
+        """The bits of each plane, the lowest bits of a weight first."""
+        return [plane for plane in (4, 2, 1) if self.bits & plane]
+
+    @property
+    def words(self) -> int:
+        """The number of words that a lane of a unit expands to."""
+        return BYTE_BITS // min(self.planes)
+
+    @property
+    def unit(self) -> int:
+        """The number of weights that are expanded together."""
+        return self.words * self.lanes * WORD_BYTES
+
+    @property
+    def packed_words(self) -> int:
+        """The number of stored words of a lane of a unit."""
+        return self.words * self.bits // BYTE_BITS
+
+    def padded(self, count: int) -> int:
+        """Return the number of weights, rounded up to complete units."""
+        return -(-count // self.unit) * self.unit
+
+    def pack(self, panels: NDArray[np.int8]) -> NDArray[np.uint32]:
+        """Pack panels of weights, [panels, weights], as [panels, words]."""
+        count, size = panels.shape
+        half = 1 << (self.bits - 1)
+        fields = np.full((count, self.padded(size)), half, np.uint8)
+        fields[:, :size] = panels.astype(np.int16) + half
+        words = fields.view("<u4").reshape(count, -1, self.words, self.lanes)
+        stored: list[NDArray[np.uint32]] = []
+        low = 0
+        for plane in self.planes:
+            part = (words >> low) & (BYTES * ((1 << plane) - 1))
+            each = BYTE_BITS // plane
+            split = part.reshape(*part.shape[:2], -1, each, self.lanes)
+            shifts = (np.arange(each, dtype=np.uint32) * plane)[:, None]
+            stored.append(np.bitwise_or.reduce(split << shifts, axis=3))
+            low += plane
+        return np.concatenate(stored, axis=2).reshape(count, -1).astype("<u4")
+
+    def fields(self, word: int, mask: int, ahead: int = 0) -> str:
+        """
+        Return the C expression of the fields of result word `word` from the stored words `p0`,
+        `p1`, ... `mask` selects the lowest bit of each field, after a further shift by `ahead`.
+        """
+        terms: list[str] = []
+        low = start = 0
+        for plane in self.planes:
+            each = BYTE_BITS // plane
+            at, shift = start + word // each, word % each * plane + ahead
+            moved = f"(p{at} >> {shift})" if shift else f"p{at}"
+            term = f"({moved} & 0x{mask * ((1 << plane) - 1):08x}u)"
+            terms.append(f"({term} << {low})" if low else term)
+            start += self.words * plane // BYTE_BITS
+            low += plane
+        return " | ".join(terms) if len(terms) == 1 else f"({' | '.join(terms)})"
+
+
+def flash_bytes(bits: int, panels: int, size: int) -> int:
+    """
+    Return the bytes of flash of `panels` panels of `size` weights with `bits` bits, for processors
+    without vectors.
+    """
+    return panels * (size if bits >= BYTE_BITS else Format(bits, 1).padded(size) * bits // 8)
+
+
+def expanded_bytes(bits: int, size: int) -> int:
+    """Return the workspace in which these processors expand `size` weights: none for bytes."""
+    return 0 if bits >= BYTE_BITS else Format(bits, 1).padded(size)
+
+
+@dataclass(frozen=True)
+class WeightPanels:
+    """The panels of the weights of a layer in flash, of equal size."""
+
+    name: str
+    """The C name of the constant."""
+    count: int
+    size: int
+    """The number of weights of a panel."""
+    format: Format | None
+    """The order of the bits, or `None` for weights of 8 bits."""
+
+    @classmethod
+    def add(
+        cls,
+        layer: Layer,
+        bits: int,
+        count: int,
+        size: int,
+        data: Callable[[], Array],
+        condition: str = "",
+    ) -> "WeightPanels":
+        """
+        Add `count` panels of `size` weights with `bits` bits to the constants. `data` returns all
+        bytes. With `condition`, they exist only if this preprocessor condition holds.
+        """
+        if bits >= BYTE_BITS:
+            name = layer.constant("weights", "int8_t", count * size, 1, data, condition)
+            return cls(name, count, size, None)
+        form = Format(bits, VECTOR_WORDS if layer.options.vectors else 1)
+
+        def packed() -> NDArray[np.uint32]:
+            return form.pack(data().reshape(count, size).view(np.int8))
+
+        words = count * form.padded(size) * bits // 32
+        layer.modelled["weight_bits"] = bits
+        name = layer.constant("weights", "uint32_t", words, 4, packed, condition)
+        return cls(name, count, size, form)
+
+    @property
+    def padded(self) -> int:
+        """The number of bytes to which a panel expands."""
+        return self.size if self.format is None else self.format.padded(self.size)
+
+    def at(self, panel: str) -> str:
+        """Return the C expression of the address of a panel."""
+        if self.format is None:
+            return f"{self.name} + {panel} * {self.size}"
+        return f"{self.name} + {panel} * {self.padded * self.format.bits // 32}"
+
+    def expand(self, layer: Layer, to: str, panel: str, sign: int = SIGNED_BYTES) -> str:
+        """
+        Return the C statement that expands a panel to words at the C address `to`. `sign` has the
+        bits of a word that change after 128 was added to all weights.
+        """
+        assert self.format is not None
+        function = _bytes_function(layer, self.format, sign)
+        return f"{function}({to}, {self.at(panel)}, {self.padded // self.format.unit});"
+
+    def expand_whole(self, layer: Layer, to: str) -> None:
+        """Print the code that expands a single panel to `to`, in parts that threads share."""
+        assert self.format is not None
+        function = _bytes_function(layer, self.format, SIGNED_BYTES)
+        words = self.format.unit // WORD_BYTES
+        stored = words * self.format.bits // BYTE_BITS
+
+        def call(first: str, units: str) -> str:
+            at = f"{from_row(to, first, words)}, {from_row(self.name, first, stored)}"
+            return f"{function}({at}, {units});"
+
+        layer.rows(self.padded // self.format.unit, self.padded, call)
+
+    def expanded(self, layer: Layer, panel: str, sign: int = SIGNED_BYTES) -> tuple[str, list[str]]:
+        """
+        Return the C expression of the address of the bytes of a panel, and the C statements that
+        expand it to the workspace. See `expand` for `sign`.
+        """
+        if self.format is None:
+            return self.at(panel), []
+        layer.scratch("uint32_t", "expanded", self.padded // WORD_BYTES, WORD_BYTES)
+        return "(const int8_t *)expanded", [self.expand(layer, "expanded", panel, sign)]
+
+    def widen(self, layer: Layer, to: str, panel: str) -> str:
+        """
+        Return the C statement that expands a panel to pairs of 16 bits at the C address `to`, in
+        the order of the C function `dsp_widen`.
+        """
+        if self.format is None:
+            layer.kernels.use("dsp_widen")
+            return f"dsp_widen({to}, {self.at(panel)}, {self.size});"
+        function = _pairs_function(layer, self.format)
+        return f"{function}({to}, {self.at(panel)}, {self.padded // self.format.unit});"
+
+
+def _loads(form: Format) -> str:
+    at = [
+        f"from[{i * form.lanes}{' + i' if form.lanes > 1 else ''}]"
+        for i in range(form.packed_words)
+    ]
+    return "\n".join(f"    const uint32_t p{i} = {text};" for i, text in enumerate(at))
+
+
+def _bytes_function(layer: Layer, form: Format, sign: int) -> str:
+    half = 1 << (form.bits - 1)
+    lane = " + i" if form.lanes > 1 else ""
+    steps = [
+        f"    to[{w * form.lanes}{lane}] = "
+        f"({form.fields(w, BYTES)} + 0x{BYTES * (128 - half):08x}u) ^ 0x{sign:08x}u;"
+        for w in range(form.words)
+    ]
+    return layer.kernels.use(
+        "expand_weights",
+        NAME=f"{form.bits}" + ("" if sign == SIGNED_BYTES else "_unsigned_first"),
+        BITS=str(form.bits),
+        LANES=f"for (int32_t i = 0; i < {form.lanes}; ++i) {{" if form.lanes > 1 else "{",
+        LOADS=_loads(form),
+        STEPS="\n".join(steps),
+        WORDS=str(form.words * form.lanes),
+        PACKED=str(form.packed_words * form.lanes),
+    )
+
+
+def _pairs_function(layer: Layer, form: Format) -> str:
+    """Return the name of the C function that expands weights to pairs of 16 bits."""
+    half = 1 << (form.bits - 1)
+    steps = [
+        f"    to[{2 * w + odd}] = dsp_sub({form.fields(w, 0x00010001, 8 * odd)}, "
+        f"0x{half * 0x00010001:08x}u);"
+        for w in range(form.words)
+        for odd in (0, 1)
+    ]
+    return layer.kernels.use(
+        "dsp_expand",
+        NAME=str(form.bits),
+        BITS=str(form.bits),
+        LOADS=_loads(form),
+        STEPS="\n".join(steps),
+        WORDS=str(2 * form.words),
+        PACKED=str(form.packed_words),
+    )

@@ -1,0 +1,167 @@
+"""Compare layers with weights of 2 to 7 bits in C with the interpreter, and count their bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_harness import check, constant, make_network, needs_arm, place, random_inputs
+from c_tiles import BUILDS, stored
+from firmware import write_files
+from slow_cases import first_fast
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.c.emitter import build, emit
+from ceras_ir.backends.c.emulator import EmulatedModel
+from ceras_ir.backends.c.machines import COptions, load_board
+from ceras_ir.backends.c.packed_weights import BYTES, Format, stored_bits
+from ceras_ir.backends.c.sums import analyse
+from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+
+WIDTHS = range(2, 8)
+
+OPTIONS = {
+    "portable": COptions(vectors=False, workspace=2048),
+    "smlad": COptions(vectors=False, dsp=True, workspace=2048),
+    "smlad, much memory": COptions(vectors=False, dsp=True, workspace=1 << 20),
+    "smlad, no Winograd": COptions(vectors=False, dsp=True, winograd=0),
+    "vectors": COptions(),
+    "file": COptions(weights="file"),
+}
+
+
+def layer(seed: int, width: int) -> ModuleOp:
+    """Return a random layer with weights of `width` bits, extremes included."""
+    rng = np.random.default_rng(100 * width + seed)
+    pick = rng.integers
+    is_unsigned, per_channel = seed % 5 == 4, seed % 3 == 1
+    sign = Signedness.UNSIGNED if is_unsigned else Signedness.SIGNLESS
+    n = int(pick(2, 40))
+    groups = 2 if seed % 6 == 5 else 1
+    n -= n % groups
+    low = 0 if is_unsigned else -(1 << width - 1)
+    points = pick(low, low + (1 << width), n if per_channel and seed % 2 else 1)
+    if seed % 4 != 3:
+        points[:] = low + (1 << width - 1)
+    scales = [0.25] * (n if len(points) > 1 else 1)
+    w_type = UniformType(
+        scales,
+        points.tolist(),
+        storage=IntegerType(width, sign),
+        axis=0 if len(points) > 1 else None,
+    )
+    x_type = UniformType(0.5, int(rng.choice([0, -128, 5])))
+    y_type = UniformType(1.0, -3)
+    requant = RequantAttr(
+        int(pick(3, 7)) + 6 * per_channel,
+        multiplier=[int(v) for v in pick(1, 100, n)] if per_channel else 1,
+        zero_point=-3,
+    )
+    bias = pick(-500, 500, n).astype(np.int32)
+    bias_type = UniformType(0.125, storage=i32)
+    if seed % 2:
+        m, k = int(rng.choice([1, 2, 7, 40])), int(rng.choice([4, 20, 31, 64, 132]))
+        rows = stored(rng, w_type, (n, k))
+
+        def matmul(x: SSAValue) -> list[SSAValue]:
+            w, b = constant(rows, w_type), constant(bias, bias_type)
+            return [MatmulOp(x, w, b, result_element=y_type, requant=requant).result]
+
+        if groups == 1:
+            return make_network([(x_type, (m, k))], matmul)
+    c, kernel = int(rng.choice([1, 3, 4, 8, 12])), int(rng.choice([1, 3]))
+    stride = int(pick(1, 3))
+    filters = stored(rng, w_type, (n, kernel, kernel, c))
+
+    def conv(x: SSAValue) -> list[SSAValue]:
+        w, b = constant(filters, w_type), constant(bias, bias_type)
+        return [
+            Conv2dOp(
+                x, w, b, result_element=y_type, requant=requant, strides=(stride, stride),
+                padding=[kernel // 2] * 4, groups=groups,
+            ).result
+        ]  # fmt: skip
+
+    return make_network([(x_type, (1, 9, 11, c * groups))], conv)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("lanes", (1, 16))
+def test_words_have_the_weights(width: int, lanes: int):
+    form = Format(width, lanes)
+    rng = np.random.default_rng(width)
+    weights = rng.integers(-(1 << width - 1), 1 << width - 1, (3, 2 * form.unit - 5))
+    words = form.pack(weights.astype(np.int8))
+    assert words.size * 32 == 3 * 2 * form.unit * width
+    units = words.reshape(3, 2, form.packed_words, lanes).astype(np.int64)
+    for word in range(form.words):
+        names = {f"p{i}": units[:, :, i] for i in range(form.packed_words)}
+        fields = eval(form.fields(word, BYTES).replace("u)", ")"), {}, names)
+        for byte in range(4):
+            got = (fields >> 8 * byte & 255) - (1 << width - 1)
+            padded = np.zeros((3, 2 * form.unit), np.int64)
+            padded[:, : weights.shape[1]] = weights
+            at = padded.reshape(3, 2, form.words, lanes, 4)[:, :, word, :, byte]
+            np.testing.assert_array_equal(got, at)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("seed", first_fast(4, range(16)))
+def test_c_equals_the_interpreter(seed: int, width: int, options: str):
+    module = layer(seed, width)
+    check(module, options=OPTIONS[options])
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize("seed", first_fast(6, range(24)))
+def test_register_tiles(seed: int, flags: str):
+    check(layer(seed, 2 + seed % 6), flags=BUILDS[flags])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_flash_has_packed_bytes(width: int, options: str):
+    element = UniformType(0.25, storage=IntegerType(width))
+    rows = stored(np.random.default_rng(width), element, (64, 256))
+
+    def matmul(x: SSAValue) -> list[SSAValue]:
+        w = constant(rows, element)
+        return [MatmulOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(9)).result]
+
+    module = place(make_network([(UniformType(0.5), (64, 256))], matmul))
+    model = build(module, OPTIONS[options])
+    weights = {c.nbytes for c in model.pool.constants if c.name == "layer_0_weights"}
+    assert weights == {64 * 256 * width // 8}
+    assert model.layers[0].modelled["weight_bits"] == width
+
+
+def test_a_zero_point_needs_more_bits():
+    element = UniformType(0.25, -8, storage=IntegerType(4))
+    rows = np.array([[7, -8], [0, 0]] * 4, np.int8)
+    weights = constant(rows, element).owner
+    assert isinstance(weights, ConstantOp)
+    x = constant(np.zeros((1, 2), np.int8), UniformType(0.5))
+    layer = MatmulOp(x, weights.result, result_element=UniformType(1.0), requant=RequantAttr(9))
+    assert stored_bits(analyse(layer)) == 5
+
+
+@pytest.mark.slow
+@needs_arm
+@pytest.mark.parametrize("seed", first_fast(3, range(12)))
+def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
+    module = place(layer(seed, 2 + seed % 6))
+    main = main_function(module)
+    (tmp_path / "model").mkdir()
+    options = OPTIONS["smlad" if seed % 2 else "smlad, much memory"]
+    files = [a for a in emit(module, options) if a.path.startswith("model")]
+    sources = write_files(files, tmp_path / "model")
+    ends = network_inputs(main), network_outputs(main)
+    sample = random_inputs(module, seed)
+    model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path, flags=("-Os",))
+    (got,) = model.run([sample])
+    np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
