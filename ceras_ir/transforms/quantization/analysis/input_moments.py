@@ -65,10 +65,12 @@ class _Pairs:
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the products of all pairs of elements of the patches `x` [groups, patches, K]."""
-        # Products of matrices with gaps between elements are slow. The routine for a matrix and its
-        # transpose is slow for small matrices, and numpy selects it if both have the same memory.
-        rows = np.ascontiguousarray(x)
-        others = x if rows is x else rows.copy()
+        rows = others = x
+        if x.strides[2] != x.itemsize:
+            # Products of matrices with gaps between elements are slow. The routine for a matrix and
+            # its transpose is slow for small matrices: numpy selects it if both share memory.
+            rows = np.ascontiguousarray(x)
+            others = rows.copy()
         for number, block in enumerate(self.blocks):
             start = number * PAIR_BLOCK_COLUMNS
             columns = rows[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
