@@ -42,6 +42,7 @@ from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.widen_weights import WidenWeightsPass
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Outputs, measured
 
@@ -126,6 +127,7 @@ def of_runtime(model: bytes, samples: Samples, names: Sequence[str]) -> list[Out
 
 def of_target(module: ModuleOp, samples: Samples) -> list[Outputs]:
     """Return the outputs of a quantized network for all samples, compiled as C."""
+    WidenWeightsPass("c").apply(load_context(), module)
     with tempfile.TemporaryDirectory() as folder:
         compiled = build_target(module, BuildOptions(CTarget(weights="file")))
         write_artefacts(Path(folder), compiled.files())

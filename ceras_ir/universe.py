@@ -81,6 +81,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "set-precision",
     ),
     "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
+    "ceras_ir.transforms.quantization.set_weight_bits": ("set-weight-bits",),
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
     "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),
     "ceras_ir.transforms.quantization.unfold_qdq": ("unfold-qdq",),

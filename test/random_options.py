@@ -57,8 +57,9 @@ PRECISION = (
     Choices("--budget", ("0", "0.5", "1")),
     Choices("--int16", ("*", "{layer}", "{layer}", "{layer},{layer}"), 3),
     Choices("--float", ("{layer}", "{layer}", "{layer},{layer}"), 3),
+    Choices("--weight-bits", ("2", "4", "7"), 3),
 )
-"""Layers with more than int8; omitted for models that specify the quantization."""
+"""Layers with more or less than int8; omitted for models that specify the quantization."""
 PRUNING = (
     Choices(
         "--prune",

@@ -38,6 +38,7 @@ PASS_OPTIONS = {
     "--observer": "observer",
     "--budget": "budget",
     "--int16": "int16",
+    "--weight-bits": "weight_bits",
     "--float": "float",
 }
 """Map options of the commands to options of the pass `quantize`."""

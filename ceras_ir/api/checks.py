@@ -261,7 +261,13 @@ def compare(
         everything = open_samples(path, network)
         chosen = everything.first(samples)
         unquantized = replace(
-            model.options, calibration=data, recipe=(), int16=(), float=(), budget=None
+            model.options,
+            calibration=data,
+            recipe=(),
+            int16=(),
+            float=(),
+            weight_bits=(),
+            budget=None,
         )
         scheme = replace(unquantized, **quantization)
         return comparer.measure(

@@ -32,6 +32,7 @@ from ceras_ir.transforms.quantization_options import (
     RecipeOptions,
     RowsOptions,
     SiluOptions,
+    WeightOptions,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +105,14 @@ def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:
 def add_scheme(group: ArgumentContainer) -> None:
     """Add the options of quantization."""
     add_calibration(group)
-    for cls in (RecipeOptions, SiluOptions, RowsOptions, LayerOptions, BudgetOptions):
+    for cls in (
+        RecipeOptions,
+        SiluOptions,
+        RowsOptions,
+        LayerOptions,
+        WeightOptions,
+        BudgetOptions,
+    ):
         add_options(group, cls)
     for removed, instead in REMOVED_FLAGS.items():
         group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)

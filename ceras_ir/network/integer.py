@@ -233,28 +233,40 @@ def averaging(
 
 INT8_LOW, INT8_HIGH = -128, 127
 """The bounds of int8."""
-WEIGHT_LOW = -127
-"""Weights exclude -128, so that (-128) * (-128), the only product of 2^14, cannot occur."""
+WEIGHT_BITS = 8
+"""The bits of stored weights, unless a layer has fewer."""
 MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = -100, 100
 """Bounds of exponents: scales and their products are normal float32 numbers."""
 ZERO_RANGE_EXPONENT = -7
 """The exponent of a value that was always 0: [-1, 1) is representable."""
 EXPONENT_CANDIDATES = 5
 """The number of exponents that are tried, downwards from the largest."""
+MAX_TRIED_OCTAVES = 3
+"""The octaves of scales that are tried, if scales are not powers of two."""
 WEIGHTS_PER_BATCH = 1 << 20
 """Weights that are processed at a time."""
 
 
-def fitting_exponent(magnitude: float) -> int:
+def weight_bounds(bits: int = WEIGHT_BITS) -> tuple[int, int]:
     """
-    Return the smallest exponent e for which `magnitude / 2**e` rounds to at most 127, within the
-    bounds of exponents. 0 gives `ZERO_RANGE_EXPONENT`.
+    Return the lowest and the highest integer as which constant weights of `bits` bits are stored.
+    The lowest integer of the storage, such as -128, is excluded, so that (-128) * (-128), the only
+    product of 2^14, cannot occur, and weights can be negated.
+    """
+    high = (1 << bits - 1) - 1
+    return -high, high
+
+
+def fitting_exponent(magnitude: float, high: int = INT8_HIGH) -> int:
+    """
+    Return the smallest exponent e for which `magnitude / 2**e` rounds to at most `high`, within the
+    bounds of exponents. 0 gives `ZERO_RANGE_EXPONENT`. `high` must be a power of two minus 1.
     """
     if magnitude == 0.0:
         return ZERO_RANGE_EXPONENT
-    # frexp: magnitude < 2**exponent, so 2**(exponent - 7) fits, but for rounding up to 128.
-    exponent = frexp(magnitude)[1] - 7
-    if magnitude >= ldexp(INT8_HIGH + 0.5, exponent):
+    # frexp: magnitude < 2**exponent, so 2**(exponent - 7) fits for 127, but for rounding up to 128.
+    exponent = frexp(magnitude)[1] - high.bit_length()
+    if magnitude >= ldexp(high + 0.5, exponent):
         exponent += 1
     return min(max(exponent, MIN_SCALE_EXPONENT), MAX_SCALE_EXPONENT)
 
@@ -274,39 +286,49 @@ def squared_error(
     return float(np.dot(flat, flat)) * ldexp(1.0, 2 * exponent)
 
 
-def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | None:
+def row_exponents_within(
+    rows: NDArray[np.float32], spread: int, bits: int = WEIGHT_BITS, parts: int = 1
+) -> list[int] | None:
     """
-    Return, for each row (an output channel) of weights, the exponent of the scale with the smallest
-    squared error. Exponents more than `spread` below the largest are raised to this limit. Rows of
-    zeros get the largest exponent; if all rows are zeros, return `None`.
+    Return, for each row (an output channel) of weights that are stored in `bits` bits, the exponent
+    of the scale with the smallest squared error, in octaves divided by `parts`. Exponents more than
+    `spread` octaves below the largest are raised to this limit. Rows of zeros get the largest
+    exponent; if all rows are zeros, return `None`.
     """
     flat = rows.reshape(len(rows), -1)
     filled = flat.any(axis=1)
     if not filled.any():
         return None
-    chosen = least_squares_exponents(flat)
+    chosen = least_squares_exponents(flat, bits, parts)
     greatest = int(chosen[filled].max())
-    return np.where(filled, np.maximum(chosen, greatest - spread), greatest).tolist()
+    return np.where(filled, np.maximum(chosen, greatest - spread * parts), greatest).tolist()
 
 
-def least_squares_exponents(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+def least_squares_exponents(
+    rows: NDArray[np.float32], bits: int = WEIGHT_BITS, parts: int = 1
+) -> NDArray[np.int64]:
     """
-    Return the exponent of the int8 scale with the smallest squared error for each row [rows,
-    elements] of weights, as `least_squares_exponent` does for a single tensor.
+    Return the exponent of the scale with the smallest squared error for each row [rows, elements]
+    of weights of `bits` bits, as `least_squares_exponent` does for a single tensor. The unit of
+    exponents is an octave divided by `parts`: the scale is `2**(exponent / parts)`.
     """
     part = max(1, WEIGHTS_PER_BATCH // max(rows.shape[1], 1))
-    found = [_of_rows(rows[at : at + part]) for at in range(0, len(rows), part)]
+    found = [_of_rows(rows[at : at + part], bits, parts) for at in range(0, len(rows), part)]
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _of_rows(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    first = np.array([fitting_exponent(float(top)) for top in np.abs(rows).max(axis=1, initial=0)])
-    tried = np.maximum(first - np.arange(EXPONENT_CANDIDATES)[:, None], MIN_SCALE_EXPONENT)
+def _of_rows(rows: NDArray[np.float32], bits: int, parts: int) -> NDArray[np.int64]:
+    low, high = weight_bounds(bits)
+    peaks = np.abs(rows).max(axis=1, initial=0)
+    first = parts * np.array([fitting_exponent(float(peak), high) for peak in peaks])
+    candidates = np.arange(EXPONENT_CANDIDATES if parts == 1 else MAX_TRIED_OCTAVES * parts)
+    tried = np.maximum(first - candidates[:, None], parts * MIN_SCALE_EXPONENT)
     errors: list[NDArray[np.float64]] = []
     for exponents in tried:
-        scaled = np.ldexp(rows.astype(np.float64), -exponents[:, None])
-        scaled -= np.clip(np.rint(scaled), WEIGHT_LOW, INT8_HIGH)
-        errors.append(np.ldexp(np.square(scaled, out=scaled).sum(axis=1), 2 * exponents))
+        steps = np.exp2(exponents / parts)
+        scaled = rows / steps[:, None]
+        scaled -= np.clip(np.rint(scaled), low, high)
+        errors.append(np.square(scaled, out=scaled).sum(axis=1) * np.square(steps))
     # argmin returns the first of equal errors, which is the coarsest exponent.
     return tried[np.argmin(errors, axis=0), np.arange(len(rows))]
 
@@ -321,7 +343,7 @@ def least_squares_exponent(
     Candidates are the smallest exponent without saturation and the next smaller exponents, which
     saturate some values but round the rest more precisely. On a tie the larger exponent is chosen.
     """
-    first = fitting_exponent(float(np.abs(values).max(initial=0.0)))
+    first = fitting_exponent(float(np.abs(values).max(initial=0.0)), high)
     errors = {
         e: squared_error(values, e, low, high)
         for e in range(first, max(first - EXPONENT_CANDIDATES, MIN_SCALE_EXPONENT - 1), -1)

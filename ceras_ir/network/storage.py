@@ -32,7 +32,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.integer import fitting_exponent
+from ceras_ir.network.integer import WEIGHT_BITS, fitting_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_range"
@@ -43,10 +43,19 @@ declared range.
 
 WEIGHT_EXPONENT = "graph.weight_exponent"
 
+BITS = "graph.weight_bits"
+"""The bits in which the constant weights of a layer will be stored; by default 8."""
+
 ROW_EXPONENTS = "graph.row_exponents"
 """
 The differences between the exponents of output channels and `WEIGHT_EXPONENT`; never positive.
 """
+
+ROW_FACTORS = "graph.row_factors"
+"""Factors of the scales of output channels, in [1, 2), if these are not powers of two."""
+
+WEIGHT_SCALES = (WEIGHT_EXPONENT, ROW_EXPONENTS, ROW_FACTORS)
+"""Attributes that specify the scales of constant weights."""
 
 LAYER = "graph.layer"
 """The number of an operation, kept by quantization, to compare both forms of a layer."""
@@ -203,6 +212,12 @@ def weight_exponent(op: Operation) -> int | None:
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
 
 
+def weight_bits(op: Operation) -> int:
+    """Return the number of bits in which the constant weights of `op` will be stored."""
+    attribute = op.attributes.get(BITS)
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else WEIGHT_BITS
+
+
 def row_exponents(op: Operation) -> tuple[int, ...] | None:
     """
     Return the integers that are added to `weight_exponent` for each output channel, or `None` if
@@ -212,6 +227,29 @@ def row_exponents(op: Operation) -> tuple[int, ...] | None:
     if not isinstance(attribute, DenseArrayBase):
         return None
     return tuple(int(v) for v in attribute.get_values())
+
+
+def row_factors(op: Operation) -> tuple[float, ...] | None:
+    """
+    Return the factors, in [1, 2), by which the powers of two of output channels are multiplied, or
+    `None` if the scales are powers of two.
+    """
+    attribute = op.attributes.get(ROW_FACTORS)
+    if not isinstance(attribute, DenseArrayBase):
+        return None
+    return tuple(float(v) for v in attribute.get_values())
+
+
+def row_scales(op: Operation) -> list[float] | None:
+    """
+    Return the scale of the weights of each output channel, or `None` if all channels have the scale
+    `2**weight_exponent`.
+    """
+    exponent, rows = weight_exponent(op), row_exponents(op)
+    if exponent is None or rows is None:
+        return None
+    factors = row_factors(op) or (1.0,) * len(rows)
+    return [ldexp(f, exponent + row) for row, f in zip(rows, factors, strict=True)]
 
 
 def network_values(block: Block) -> Iterator[SSAValue]:

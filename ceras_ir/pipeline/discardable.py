@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
+    Float32Type,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -89,6 +90,10 @@ def _is_affine(a: Attribute) -> bool:
     return len(pair) == 2 and abs(pair[0]) <= MAX_FINITE_EXPONENT and abs(pair[1]) <= MAX_ZERO_POINT
 
 
+def _are_factors(a: Attribute) -> bool:
+    return isa(a, DenseArrayBase[Float32Type]) and all(1 <= v < 2 for v in a.get_values())
+
+
 ATTRIBUTE_RULES: Mapping[str, Rule] = {
     "graph.affine": Rule("array<i64: EXPONENT, ZERO_POINT>", _is_affine),
     "graph.equalized": _kind("unit", UnitAttr),
@@ -115,12 +120,14 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     ),
     "graph.result_exponents": _EXPONENTS,
     "graph.row_exponents": _EXPONENTS,
+    "graph.row_factors": Rule("array<f32: ...> of factors in [1, 2)", _are_factors),
     "graph.snapped": _kind("unit", UnitAttr),
     "graph.state": _TEXT,
     "graph.stored_noise": Rule(
         "decibels before, after and measured",
         lambda a: _numbers(a, FloatAttr, "before", "after", "measured"),
     ),
+    "graph.weight_bits": _integer(2, 8),
     "graph.weight_exponent": _EXPONENT,
     "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),
     mem.ALIGNMENT: _integer(1, 1 << 20),

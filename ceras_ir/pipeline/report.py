@@ -19,6 +19,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects.graph import (
     ConstantOp,
     GraphOperation,
+    LinearOperation,
     RecurrenceOp,
     RequantizeOp,
     quantized_element,
@@ -37,7 +38,7 @@ from ceras_ir.dialects.mem import (
     regions_of,
 )
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.storage import FLOAT_REASON
+from ceras_ir.network.storage import FLOAT_REASON, NARROW
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.pipeline.summary import summary
 from ceras_ir.support.diagnostics import aligned, node_name
@@ -158,6 +159,10 @@ class LayerEntry:
     """The form of a quantized function, see `function_forms`; or `PRODUCTS`."""
     bits: int | None = None
     """The bits of the stored result; None for floats."""
+    weight_bits: int | None = None
+    """The bits of stored constant weights; None for floats."""
+    weight_bytes: int | None = None
+    """The bytes of these weights, packed or encoded as the target stores them."""
     float_reason: str | None = None
     """The reason why a layer is float that calibration could have quantized."""
     shape: tuple[int, ...] = ()
@@ -176,6 +181,8 @@ class LayerEntry:
         more = {
             "form": self.form,
             "bits": self.bits,
+            "weight_bits": self.weight_bits,
+            "weight_bytes": self.weight_bytes,
             "reason": self.reason,
             "float_reason": self.float_reason,
             "modelled": self.cost,
@@ -210,6 +217,7 @@ def layers(placed: ModuleOp) -> list[LayerEntry]:
                 _text(op, COST),
                 PRODUCTS if isinstance(op, RecurrenceOp) and op.is_integer else quantized_form(op),
                 _bits(op),
+                *_weights(op),
                 _text(op, FLOAT_REASON),
                 shape_of(op.results[0]) if op.results else (),
                 tuple(read),
@@ -268,6 +276,14 @@ def _text(op: Operation, name: str) -> str | None:
 def _bits(op: Operation) -> int | None:
     element = quantized_element(op.results[0]) if op.results else None
     return None if element is None else element.storage.width.data
+
+
+def _weights(op: Operation) -> tuple[int | None, int | None]:
+    """Return the bits and the bytes of the integer constant weights of a layer, otherwise None."""
+    if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
+        return None, None
+    element = quantized_element(op.weights)
+    return (None, None) if element is None else (element.width, _stored_bytes(op.weights))
 
 
 def constants(module: ModuleOp) -> list[ConstantOp]:
@@ -398,6 +414,21 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
+def _narrow_weights(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield a line with layers and bytes by the width of weights, if any has less than 8 bits."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in entries:
+        bits, size = entry.get("weight_bits"), entry.get("weight_bytes")
+        if isinstance(bits, int) and isinstance(size, int):
+            found[bits].append(size)
+    if found and min(found) < NARROW:
+        parts = [
+            f"{len(sizes)} of {bits} bits ({sum(sizes):,} bytes)"
+            for bits, sizes in sorted(found.items())
+        ]
+        yield f"layers by width of weights: {', '.join(parts)}"
+
+
 def table(content: Entry, target: str, emission: Emission | None) -> str:
     """
     Return the text that `ceras-compile` prints: the table of layers, and the summary. `content` is
@@ -425,7 +456,7 @@ def table(content: Entry, target: str, emission: Emission | None) -> str:
         )
         rows += [[text] for text in rest]
     lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
-    lines += [*emission.notes, *explanations(entries)]
+    lines += [*emission.notes, *explanations(entries), *_narrow_weights(entries)]
     if isa(chosen := content.get("quantization"), Entry):
         lines.append(
             f"requantizations at run time: {chosen['requantizations_after']} "

@@ -112,14 +112,14 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     @property
     def keeps_precision(self) -> bool:
         """
-        Whether an option is given that affects only a quantized network: `int16`, `float` or
-        `budget`.
+        Whether an option is given that affects only a quantized network: `int16`, `float`,
+        `weight_bits` or `budget`.
         """
-        return bool(self.int16 or self.float or self.budget is not None)
+        return bool(self.int16 or self.float or self.weight_bits or self.budget is not None)
 
     def applied(self) -> "BuildOptions":
         """Return the options for a network that was quantized with these options."""
-        return replace(self, int16=(), float=(), has_applied_quantization=True)
+        return replace(self, int16=(), float=(), weight_bits=(), has_applied_quantization=True)
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """
@@ -182,14 +182,15 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.keeps_precision:
             raise UsageError(
-                "--int16, --float and --budget need a quantized network: add --quantize int8"
+                "--int16, --float, --weight-bits and --budget need a quantized network: add "
+                "--quantize int8"
             )
 
     def _unmet(self, module: ModuleOp) -> dict[str, str]:
         """
         Map the conditions of options that do not hold for this network to the reasons, for
-        warnings. Raise `UsageError` for `--int16` and `--float` if the model already has the
-        scales.
+        warnings. Raise `UsageError` for `--int16`, `--float` and `--weight-bits` if the model
+        already has the scales.
         """
         from ceras_ir.transforms.quantization.analysis.qdq import (
             COMES_QUANTIZED,
@@ -201,8 +202,8 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             return unmet if self.silu == "hardswish" else {**unmet, SILU: COMPUTED_IN_FLOAT}
         # If scales become powers of two, the network is quantized again.
         if self.target.arithmetic.multipliers and carries_quantization(module):
-            if self.int16 or self.float:
-                raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
+            if self.int16 or self.float or self.weight_bits:
+                raise UsageError(f"--int16, --float and --weight-bits: {COMES_QUANTIZED}")
             return {SCALES: COMES_QUANTIZED, SILU: COMES_QUANTIZED}
         unmet = {} if self.calibration is not None else {SAMPLES: WITHOUT_SAMPLES}
         if self.recipe and CHOOSE_PRECISION not in self.recipe:

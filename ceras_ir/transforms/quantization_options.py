@@ -9,7 +9,7 @@ targets decides, see `default_recipe`; no data is used for the decision.
 """
 
 from argparse import ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -274,6 +274,52 @@ class LayerOptions:
     """
 
 
+MIN_WEIGHT_BITS, MAX_WEIGHT_BITS = 2, 8
+
+
+def weight_widths(text: str) -> list[str]:
+    """
+    Split the text of `--weight-bits`, such as `4,8:conv1`, at commas. Raise an `ArgumentTypeError`
+    if an entry has no width of 2 to 8 bits.
+    """
+    found = names(text)
+    for entry in found:
+        bits_and_layer(entry, ArgumentTypeError)
+    return found
+
+
+def bits_and_layer(
+    entry: str, error: Callable[[str], Exception] = UsageError
+) -> tuple[int, str | None]:
+    """
+    Return the bits and the name or pattern of layers in an entry of `--weight-bits`: `8:conv1`
+    gives `(8, "conv1")`, `4` gives `(4, None)`. Raise `error` for another form.
+    """
+    bits, _, layer = entry.partition(":")
+    if not bits.isdecimal() or not MIN_WEIGHT_BITS <= int(bits) <= MAX_WEIGHT_BITS:
+        raise error(
+            f"weights have {MIN_WEIGHT_BITS} to {MAX_WEIGHT_BITS} bits, as BITS or BITS:LAYER, got "
+            f"'{entry}'"
+        )
+    return int(bits), layer or None
+
+
+@options
+class WeightOptions:
+    """The option of `set-weight-bits`."""
+
+    weight_bits: tuple[str, ...] = option(
+        (), metavar="BITS[:LAYER],...", action="extend", read=weight_widths, needs=(SCALES,)
+    )
+    """
+    Store the weights of these layers in 2 to 8 bits, named as for --int16; without LAYER, of all
+    layers except the smallest, which have 5% of the weights; can be repeated.
+
+    A later entry replaces an earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the
+    first, the last and depthwise layers, in which rounding adds most noise per byte.
+    """
+
+
 @options
 class ExceptionOptions:
     """The option of `keep-in-float` that excludes layers."""
@@ -327,6 +373,7 @@ class ArithmeticOptions(BoardOptions, TargetNameOptions):
 class QuantizationOptions(
     BudgetOptions,
     LayerOptions,
+    WeightOptions,
     RowsOptions,
     SiluOptions,
     RecipeOptions,

@@ -39,9 +39,10 @@ from ceras_ir.dialects.graph import (
     element_of,
     quantized_element,
     shape_of,
+    stored_element,
 )
 from ceras_ir.dialects.mem import CPU, device_of
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.support.option_uses import record_use
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.shared_options import BoardOptions
@@ -140,6 +141,8 @@ def _has_kernel(layer: LinearOperation) -> bool:
         return False
     if not layer.is_quantized:
         return layer.weight_scale is None
+    if stored_element(layer.weights).width < BYTE_BITS:
+        return False
     from ceras_ir.backends.c.linear_sparse import fits_sparse
     from ceras_ir.backends.c.sums import analyse
     from ceras_ir.backends.c.values import Refused

@@ -21,15 +21,19 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.network.integer import zero_points
-from ceras_ir.network.storage import NARROW, factor_exponents, max_stored_distance, row_exponents
+from ceras_ir.network.integer import weight_bounds, zero_points
+from ceras_ir.network.storage import (
+    NARROW,
+    factor_exponents,
+    max_stored_distance,
+    row_exponents,
+    weight_bits,
+)
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_by
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 MAX_SUM = (1 << 31) - 1
-MAX_WEIGHT = 127
-"""The maximum magnitude of stored constant weights."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Magnitudes:
     bias: NDArray[np.float64]
     input: int
     """The magnitude of a stored input."""
+    max_weight: int
+    """The maximum magnitude of a stored weight."""
 
     @classmethod
     def of(cls, op: graph.LinearOperation) -> "Magnitudes":
@@ -64,6 +70,7 @@ class Magnitudes:
             else np.abs(weights.reshape(shape[0], -1)).sum(axis=1, dtype=np.float64) / steps,
             np.zeros(shape[0]) if bias is None else np.abs(bias.astype(np.float64)) / steps,
             1 << NARROW - 1 if weights is None else max_stored_distance(op.input),
+            1 << NARROW - 1 if weights is None else -weight_bounds(weight_bits(op))[0],
         )
 
     def bound(self, input_exponent: int, weight_exponent: int) -> float:
@@ -72,11 +79,10 @@ class Magnitudes:
         and weights have the scales `2**input_exponent` and `2**weight_exponent`. Rounding increases
         a stored weight or bias by at most a half.
         """
-        largest = MAX_WEIGHT * self.taps
-        if self.weights is None:
-            stored = np.full_like(self.bias, (MAX_WEIGHT + 1) * self.taps)
-        else:
-            stored = np.minimum(self.weights * ldexp(1, -weight_exponent) + self.taps / 2, largest)
+        stored = np.full_like(self.bias, self.max_weight * self.taps)
+        if self.weights is not None:
+            rounded = self.weights * ldexp(1, -weight_exponent) + self.taps / 2
+            stored = np.minimum(rounded, stored)
         bias = self.bias * ldexp(1, -input_exponent - weight_exponent) + 0.5
         return float((stored * self.input + bias).max())
 

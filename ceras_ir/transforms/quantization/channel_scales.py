@@ -27,11 +27,11 @@ from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.storage import (
     EQUALIZED,
     NARROW,
-    ROW_EXPONENTS,
-    WEIGHT_EXPONENT,
+    WEIGHT_SCALES,
     drop_value_statistics,
     is_kept_in_float,
     keep_in_float,
+    weight_bits,
     width,
 )
 from ceras_ir.targets.protocol import ROW_SPREAD
@@ -238,7 +238,7 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
         across = rows.reshape(-1, *[1] * (old.ndim - 1))
         scaled = old * np.exp2(columns - across)
         replace_constant(op, op.weights, scaled.astype(np.float32))
-        for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+        for name in WEIGHT_SCALES:
             op.attributes.pop(name, None)
         if op.bias is not None:
             bias = graph.known_array(op.bias)
@@ -321,7 +321,7 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
 
 def _level(op: graph.LinearOperation, spread: int) -> bool:
     weights = graph.known_array(op.weights).astype(np.float32)
-    exponents = row_exponents_within(weights, ROW_SPREAD)
+    exponents = row_exponents_within(weights, ROW_SPREAD, weight_bits(op))
     if exponents is None or max(exponents) - min(exponents) <= spread:
         return False
     factors = np.exp2(max(exponents) - np.array(exponents)).astype(np.float32)

@@ -36,6 +36,7 @@ from ceras_ir.transforms.quantization.set_precision import (
     SetFunctionsPass,
     SetPrecisionPass,
 )
+from ceras_ir.transforms.quantization.set_weight_bits import SetWeightBitsPass
 from ceras_ir.transforms.quantization.split_wide import SplitWidePass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization_options import (
@@ -161,6 +162,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             # The operations that are computed in integers, and their forms.
             with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),
+            with_options_of(SetWeightBitsPass, self),
             # Scales of activations.
             with_options_of(FitInputsPass, self),
             with_options_of(EqualizeChannelsPass, self, rows=rows, inputs=self.tail == "float"),
@@ -181,7 +183,11 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 budget=budget,
             ),
             # Scales of weights, and scales that must be equal.
-            ChooseRowExponentsPass(spread, costly=self._arithmetic.costly_channel_shifts),
+            ChooseRowExponentsPass(
+                spread,
+                costly=self._arithmetic.costly_channel_shifts,
+                factors=self._arithmetic.multipliers and not narrow,
+            ),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
             with_options_of(CheckOutputsPass, self),

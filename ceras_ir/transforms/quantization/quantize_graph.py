@@ -30,8 +30,9 @@ from ceras_ir.network.function import (
     result_values,
     states_of,
 )
-from ceras_ir.network.integer import WEIGHT_LOW, fitting_exponent, least_squares_exponents
+from ceras_ir.network.integer import fitting_exponent, least_squares_exponents, weight_bounds
 from ceras_ir.network.storage import (
+    BITS,
     EXTRA_FRACTION_BITS,
     FLOAT_REASON,
     LAYER,
@@ -112,6 +113,7 @@ class QuantizeRule(FloatNetworkPass):
         values = QuantizedValues(block)
         for op in list(block.ops):
             if op not in chosen:
+                op.attributes.pop(BITS, None)
                 for i, operand in enumerate(op.operands):
                     op.operands[i] = values.real(operand, op)
                 is_filled = isinstance(op, graph.PadOp) and not op.is_alias
@@ -199,7 +201,7 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
     weights = np.asarray(constant.array(), np.float32)
     chosen = least_squares_exponents(weights)
     steps = np.exp2(chosen.astype(np.float32))[:, None]
-    stored = np.clip(np.rint(weights / steps), WEIGHT_LOW, -WEIGHT_LOW).astype(np.int8)
+    stored = np.clip(np.rint(weights / steps), *weight_bounds()).astype(np.int8)
     if layer.max_sum(stored) >= 1 << 31:
         return
     integers = graph.ConstantOp.from_array(stored, i8, location=constant.location)

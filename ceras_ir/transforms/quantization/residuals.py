@@ -16,11 +16,11 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.function import quantized_layers
 from ceras_ir.network.integer import (
-    WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
     row_exponents_within,
     squared_error,
+    weight_bounds,
 )
 from ceras_ir.network.storage import (
     EXTRA_FRACTION_BITS,
@@ -35,6 +35,7 @@ from ceras_ir.network.storage import (
     set_exponent,
     set_range,
     set_width,
+    weight_bits,
     width,
 )
 from ceras_ir.targets.protocol import ROW_SPREAD
@@ -130,11 +131,13 @@ def _gains_from_channel_scales(op: graph.LinearOperation, spread: int) -> bool:
     if weights is None:
         return False
     rows = weights.astype("float32", copy=False)
-    common = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
+    bits = weight_bits(op)
+    bounds = weight_bounds(bits)
+    common = squared_error(rows, least_squares_exponent(rows, *bounds), *bounds)
 
     def error(spread: int) -> float:
-        exponents = row_exponents_within(rows, spread) or [0] * len(rows)
-        return sum(squared_error(*pair, WEIGHT_LOW) for pair in zip(rows, exponents, strict=True))
+        exponents = row_exponents_within(rows, spread, bits) or [0] * len(rows)
+        return sum(squared_error(*pair, *bounds) for pair in zip(rows, exponents, strict=True))
 
     fused = min(common, error(spread)) if spread else common
     return fused >= MIN_ERROR_RATIO * error(ROW_SPREAD) > 0

@@ -18,8 +18,8 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of, quantized_operations
-from ceras_ir.network.integer import INT8_HIGH, WEIGHT_LOW
-from ceras_ir.network.storage import row_exponents, weight_exponent
+from ceras_ir.network.integer import WEIGHT_BITS, weight_bounds
+from ceras_ir.network.storage import row_scales, weight_bits, weight_exponent
 from ceras_ir.transforms.quantization.accumulators import holds
 from ceras_ir.transforms.quantization.analysis.calibration import Array, CalibratedPass, watch
 from ceras_ir.transforms.quantization.analysis.input_moments import (
@@ -53,19 +53,21 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     ]
 
 
-def round_to_nearest(weights: Doubles, step: Doubles | float) -> Doubles:
+def round_to_nearest(weights: Doubles, step: Doubles | float, bits: int = WEIGHT_BITS) -> Doubles:
     """
-    Round weights to the nearest multiple of the scale `step`, half to even, and clamp them to -127
-    to 127 times `step`, as `quantize-graph` does.
+    Round weights to the nearest multiple of the scale `step`, half to even, and clamp them to the
+    range of integers of `bits` bits, as `quantize-graph` does.
     """
-    return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
+    return np.clip(np.rint(weights / step), *weight_bounds(bits)) * step
 
 
-def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) -> Doubles:
+def round_with_compensation(
+    weights: Doubles, pairs: Doubles, steps: Doubles, bits: int = WEIGHT_BITS
+) -> Doubles:
     """
-    Round `weights` [groups, outputs, K] to multiples of the scales `steps` [groups, outputs, 1],
-    column by column, starting with the columns of the largest inputs. After each column, the
-    remaining columns are changed so that they compensate the error.
+    Round `weights` [groups, outputs, K] to integers of `bits` bits times the scales `steps`
+    [groups, outputs, 1], column by column, starting with the columns of the largest inputs. After
+    each column, the remaining columns are changed so that they compensate the error.
 
     `pairs` [groups, K, K] are the mean products of pairs of inputs (their correlations). Weights of
     zero, as of pruned layers, remain zero.
@@ -75,7 +77,7 @@ def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) ->
     pairs = pairs[groups, order[:, :, None], order[:, None, :]]
     factors = _inverse_factors(pairs)
     result = np.empty_like(weights)
-    rounded = _round_columns(np.take_along_axis(weights, order[:, None], 2), factors, steps)
+    rounded = _round_columns(np.take_along_axis(weights, order[:, None], 2), factors, steps, bits)
     np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
     return result
 
@@ -115,7 +117,7 @@ def _inverse_upper(triangle: Doubles) -> Doubles:
     return result
 
 
-def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles) -> Doubles:
+def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles, bits: int) -> Doubles:
     length, step = weights.shape[2], steps[:, :, 0]
     # Columns are the first axis, so that each is contiguous.
     rest = np.ascontiguousarray(weights.transpose(2, 0, 1))
@@ -124,7 +126,7 @@ def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles) -> Doubles:
         end = min(start + BLOCK_COLUMNS, length)
         errors = np.empty_like(rest[start:end])
         for i, error in enumerate(errors, start):
-            rounded = round_to_nearest(rest[i], step)
+            rounded = round_to_nearest(rest[i], step, bits)
             result[i] = np.where(nonzero[i], rounded, 0.0)
             np.subtract(rest[i], result[i], out=error)
             error /= upper[:, i, i][:, None]
@@ -165,8 +167,8 @@ def steps_by_row(op: graph.LinearOperation) -> Doubles:
     """Return the scale of the weights of each output channel, as an array [outputs, 1]."""
     exponent = weight_exponent(op)
     assert exponent is not None
-    rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])
-    return np.exp2(rows + float(exponent))[:, None]
+    count = graph.shape_of(op.weights)[0]
+    return np.array(row_scales(op) or [2.0**exponent] * count)[:, None]
 
 
 def with_equal_weights(
@@ -182,7 +184,7 @@ def with_equal_weights(
         weights = graph.known_array(op.weights)
         count = op.group_count if isinstance(op, graph.Conv2dOp) else 1
         digests = (sha256(a.tobytes()).digest() for a in (weights, steps_by_row(op)))
-        groups[op.name, weights.shape, count, *digests].append(op)
+        groups[op.name, weights.shape, count, weight_bits(op), *digests].append(op)
     return list(groups.values())
 
 
@@ -197,20 +199,22 @@ def round_weights(moments: InputMoments) -> None:
     weights = graph.known_array(moments.op.weights).astype(np.float64)
     weights = weights.reshape(moments.groups, len(weights) // moments.groups, -1)
     bias, steps = _biases(layers), steps_by_row(moments.op).reshape(moments.groups, -1, 1)
-    rounded, change = round_to_nearest(weights, steps), np.zeros(())
+    bits = weight_bits(moments.op)
+    nearest = round_to_nearest(weights, steps, bits)
+    rounded, change = nearest, np.zeros(())
     if moments.are_finite:
         parts, by_part = moments.by_part(weights), np.repeat(steps, moments.parts, axis=0)
         rounded_parts, step = np.empty_like(parts), max(1, BATCH_PRODUCTS // parts.shape[2] ** 2)
         for few in (slice(i, i + step) for i in range(0, len(parts), step)):
             rounded_parts[few] = round_with_compensation(
-                parts[few], moments.products(few, centred=bias is not None), by_part[few]
+                parts[few], moments.products(few, centred=bias is not None), by_part[few], bits
             )
         rounded = moments.joined(rounded_parts)
         change = np.einsum("gok,gk->go", rounded - weights, moments.mean).reshape(-1)
     _replace(layers, rounded, None if bias is None else [old - change for old in bias])
     if not all(holds(each, value_exponent) for each in layers):
         # Rounding by more than half a step may have increased the largest possible sum.
-        _replace(layers, round_to_nearest(weights, steps), bias)
+        _replace(layers, nearest, bias)
 
 
 def _biases(layers: Sequence[graph.LinearOperation]) -> list[Doubles] | None:
@@ -233,8 +237,8 @@ def _replace(
 @dataclass(frozen=True)
 class RoundWeightsPass(CalibratedPass):
     """
-    Round constant weights to multiples of the step `2**graph.weight_exponent`, so that the output
-    of the layer changes least on the data.
+    Round constant weights to multiples of their scale, so that the output of the layer changes
+    least on the data.
 
     Weights are rounded sequentially, and later weights compensate the errors of earlier
     weights (GPTQ, Frantar et al. 2022). The bias of a layer compensates the mean change of the

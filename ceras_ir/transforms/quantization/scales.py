@@ -1,12 +1,11 @@
 """Choose the scales and zero points of values and weights."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ldexp, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, f32, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
@@ -20,15 +19,16 @@ from ceras_ir.network.function import (
     states_of,
 )
 from ceras_ir.network.integer import (
-    INT8_HIGH,
-    WEIGHT_LOW,
+    WEIGHT_BITS,
     least_squares_exponent,
     row_exponents_within,
+    weight_bounds,
 )
 from ceras_ir.network.storage import (
     MAX_RIGHT_SHIFT_BITS,
     NARROW,
     ROW_EXPONENTS,
+    ROW_FACTORS,
     WEIGHT_EXPONENT,
     affine,
     exponent,
@@ -39,6 +39,7 @@ from ceras_ir.network.storage import (
     set_width,
     set_zero_point,
     signed_bounds,
+    weight_bits,
     weight_exponent,
     width,
     zero_point,
@@ -221,6 +222,8 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
 
     costly: bool = False
     """A shift per channel takes time on the target."""
+    factors: bool = False
+    """The target multiplies sums, so scales of narrow weights need not be powers of two."""
 
     def change(self, main: FuncOp) -> None:
         for linear in quantized_layers(main):
@@ -229,34 +232,46 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
             if weights is None or spread == 0:
                 continue
             rows = weights.astype("float32", copy=False)
-            exponents = row_exponents_within(rows, spread)
-            if exponents is None or (self.costly and not _reduce_error(rows, exponents)):
+            bits = weight_bits(linear)
+            has_factors = self.factors and bits < WEIGHT_BITS and linear.residual is None
+            parts = OCTAVE_PARTS if has_factors else 1
+            chosen = row_exponents_within(rows, spread, bits, parts)
+            if chosen is None:
                 continue
-            largest = max(exponents)
+            exponents, fractions = np.divmod(chosen, parts)
+            if self.costly and not _reduce_error(rows, exponents, bits):
+                continue
+            largest = int(exponents.max())
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(largest, i64)
-            if any(differences := [exponent - largest for exponent in exponents]):
-                linear.attributes[ROW_EXPONENTS] = graph.integers(differences)
+            if fractions.any() or (exponents != largest).any():
+                linear.attributes[ROW_EXPONENTS] = graph.integers((exponents - largest).tolist())
+            if fractions.any():
+                factors = np.exp2(fractions / parts).tolist()
+                linear.attributes[ROW_FACTORS] = DenseArrayBase.from_list(f32, factors)
 
+
+OCTAVE_PARTS = 8
+"""The number of scales per octave of narrow weights, if the target multiplies sums."""
 
 MAX_ROW_ERROR_RATIO = 0.9
 """The ratio of the errors with scales per channel and with a single scale for which they pay."""
 
 
-def _reduce_error(weights: NDArray[np.float32], exponents: Sequence[int]) -> bool:
+def _reduce_error(weights: NDArray[np.float32], exponents: NDArray[np.int64], bits: int) -> bool:
     """
     Return whether the scales `2**exponents` of output channels reduce the squared rounding error of
-    `weights`, compared with the best single scale, by a tenth or more.
+    `weights`, stored in `bits` bits, by a tenth or more, compared with the best single scale.
     """
+    bounds = weight_bounds(bits)
     rows = weights.reshape(len(weights), -1)
-    single = np.full(len(rows), least_squares_exponent(weights, WEIGHT_LOW))
-    least = MAX_ROW_ERROR_RATIO * _squared_error(rows, single)
-    return _squared_error(rows, np.array(exponents)) <= least
+    common = np.full(len(rows), least_squares_exponent(weights, *bounds))
 
+    def error(exponents: NDArray[np.int64]) -> float:
+        steps = np.exp2(exponents.astype(np.float64))[:, None]
+        rounded = np.clip(np.rint(rows / steps), *bounds) * steps
+        return float(np.square(rounded - rows).sum())
 
-def _squared_error(rows: NDArray[np.float32], exponents: NDArray[np.int64]) -> float:
-    steps = np.exp2(exponents.astype(np.float64))[:, None]
-    rounded = np.clip(np.rint(rows / steps), WEIGHT_LOW, INT8_HIGH) * steps
-    return float(np.square(rounded - rows).sum())
+    return error(exponents) <= MAX_ROW_ERROR_RATIO * error(common)
 
 
 @dataclass(frozen=True)
@@ -285,7 +300,8 @@ class ChooseWeightExponentsPass(FloatNetworkPass):
             weights = graph.constant_array(linear.weights)
             if weights is None or WEIGHT_EXPONENT in linear.attributes:
                 continue
-            chosen = least_squares_exponent(weights.astype("float32", copy=False), WEIGHT_LOW)
+            bounds = weight_bounds(weight_bits(linear))
+            chosen = least_squares_exponent(weights.astype("float32", copy=False), *bounds)
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(chosen, i64)
 
 

@@ -182,7 +182,7 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
                     f"set-precision: warning: int16 and float name '{pattern}': it is computed in "
                     "float, and only its consumers use 16 bits; remove it from one of them"
                 )
-        for operation in _matching(names, self.float, "float"):
+        for operation in matching(names, self.float, "float"):
             keep_layer_in_float(operation, "the option float names it")
         self._widen(main, names)
         spread(main)
@@ -191,7 +191,7 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
         arguments = dict(zip(main.body.block.args, input_names(main), strict=True))
         known: dict[SSAValue, list[str]] = {o.results[0]: found for o, found in names.items()}
         known |= {argument: [name] for argument, name in arguments.items()}
-        chosen = _matching(known, self.int16, "int16")
+        chosen = matching(known, self.int16, "int16")
         storable = stored_values(main)
         for pattern in self.int16:
             matched = [v for v in chosen if is_named(known[v], [pattern])]
@@ -222,7 +222,11 @@ def is_named(names: Iterable[str], patterns: Iterable[str]) -> bool:
     return any(n == p or fnmatchcase(n, p) for n, p in product(names, patterns))
 
 
-def _matching(names: dict[Named, list[str]], patterns: Iterable[str], option: str) -> list[Named]:
+def matching(names: dict[Named, list[str]], patterns: Iterable[str], option: str) -> list[Named]:
+    """
+    Return the items with a name that is equal to any of `patterns`, or matches it. `names` has the
+    names of each item. Raise a `UsageError` for a pattern of `option` that matches no name.
+    """
     found: dict[Named, None] = {}
     for pattern in patterns:
         matched = [item for item, known in names.items() if is_named(known, [pattern])]

@@ -14,10 +14,10 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import SNAPPED, keeps_scale, observed_values
 from ceras_ir.network.integer import (
-    WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
     squared_error,
+    weight_bounds,
 )
 from ceras_ir.network.storage import exponent, network_values, set_exponent
 from ceras_ir.support.diagnostics import node_name, remark, shortened
@@ -129,8 +129,9 @@ class _Costs:
         if not isinstance(owner, graph.ConstantOp) or graph.quantized_element(op.weights):
             return
         real = owner.array().astype(np.float32, copy=False)
-        chosen = least_squares_exponent(real, WEIGHT_LOW)
-        error, power = squared_error(real, chosen, WEIGHT_LOW), float((real**2).sum())
+        bounds = weight_bounds()
+        chosen = least_squares_exponent(real, *bounds)
+        error, power = squared_error(real, chosen, *bounds), float((real**2).sum())
         if error > 0.0 < power:
             self.weights.append((10 * log10(power / error), shortened(node_name(op))))
 

@@ -18,16 +18,17 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import NAME
 from ceras_ir.network.storage import (
+    BITS,
     NARROW,
-    ROW_EXPONENTS,
-    WEIGHT_EXPONENT,
+    WEIGHT_SCALES,
     WIDE,
     Storage,
     attributes_of,
     drop_statistics,
     factor_exponents,
     narrow_exponent,
-    row_exponents,
+    row_scales,
+    weight_bits,
     weight_exponent,
     width,
 )
@@ -167,7 +168,7 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
         remedy = "run --align-scales, then --unfuse-residual, first"
         message = f"the bias does not fit 32 bits, or the residual cannot be aligned: {remedy}"
         raise InputError([Finding(node_name(op), op.name, message)])
-    for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+    for name in (BITS, *WEIGHT_SCALES):
         new[-1].attributes.pop(name, None)
     owners = [operand.owner for operand in operands]
     constants = [o for o in owners if isinstance(o, graph.ConstantOp) and o.parent is None]
@@ -205,14 +206,14 @@ def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]
 
 def _linear_operands(op: graph.LinearOperation, values: QuantizedValues) -> list[SSAValue]:
     source, weights = factor_exponents(op, values.exponent)
-    constant = weight_exponent(op) is not None
-    if rows := row_exponents(op):
+    constant, bits = weight_exponent(op) is not None, weight_bits(op)
+    if rows := row_scales(op):
         owner = op.weights.owner
         assert isinstance(owner, graph.ConstantOp)
-        stored = stored_constant(owner.array(), Storage(weights), owner.location, rows)
+        stored = stored_constant(owner.array(), Storage(weights, bits), owner.location, rows)
         stored_weights = stored.result
     else:
-        stored_weights = values.get(op.weights, weights, NARROW)
+        stored_weights = values.get(op.weights, weights, bits)
     return [
         values.get(op.input, source, None if constant else NARROW),
         stored_weights,

@@ -19,7 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.data.samples import Array
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function, quantized_operations
-from ceras_ir.network.storage import exponent
+from ceras_ir.network.storage import exponent, weight_bits
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.transforms.pass_kinds import flatten
@@ -106,8 +106,8 @@ def _round_weights(main: FuncOp) -> None:
     for op in roundable_layers(main):
         weights = graph.known_array(op.weights)
         rows = weights.astype(np.float64).reshape(len(weights), -1)
-        rounded = round_to_nearest(rows, steps_by_row(op)).reshape(weights.shape)
-        replace_constant(op, op.weights, rounded.astype(np.float32))
+        rounded = round_to_nearest(rows, steps_by_row(op), weight_bits(op))
+        replace_constant(op, op.weights, rounded.reshape(weights.shape).astype(np.float32))
 
 
 def _round_values(main: FuncOp) -> None:

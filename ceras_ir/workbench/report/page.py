@@ -265,6 +265,7 @@ def _reasons(content: Content) -> Table:
 
 OPTIONAL_COLUMNS: dict[str, tuple[str, str]] = {
     "bits": ("bits", "of the stored result"),
+    "weight_bits": ("weights", "bits of stored weights"),
     "cycles": ("cycles", "of the accelerator"),
     "share_of_peak": ("of peak", "share of the products that the cycles would allow"),
     "instructions": ("instructions", "of the processor, or of the accelerator's stream"),

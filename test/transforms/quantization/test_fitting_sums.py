@@ -152,7 +152,7 @@ def test_the_last_unit(bound: int, shift: int, residual: int):
 
 
 def test_sums_and_biases_of_the_worst_channel():
-    magnitudes = Magnitudes(2, np.array([0.5, 1.5]), np.array([0.0, 2.0]), 128)
+    magnitudes = Magnitudes(2, np.array([0.5, 1.5]), np.array([0.0, 2.0]), 128, 127)
     # 1.5 / 2^-3 and twice half a step, times 128; 2 / 2^-5 and half a step.
     assert magnitudes.bound(-2, -3) == 13 * 128 + 64.5
     # No stored weight exceeds 127.
@@ -160,4 +160,4 @@ def test_sums_and_biases_of_the_worst_channel():
 
 
 def test_computed_weights_can_be_anything():
-    assert Magnitudes(2, None, np.array([0.0]), 128).bound(0, 0) == 2 * 128 * 128 + 0.5
+    assert Magnitudes(2, None, np.array([0.0]), 128, 128).bound(0, 0) == 2 * 128 * 128 + 0.5

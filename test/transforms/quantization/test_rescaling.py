@@ -15,7 +15,6 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import main_function
 from ceras_ir.network.integer import (
-    WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
     requantize,
@@ -143,7 +142,7 @@ def test_exponents_of_rows_are_those_of_each_alone(monkeypatch: pytest.MonkeyPat
     rows = (random.standard_t(2, (300, 9)) * sizes[:, None]).astype(np.float32)
     rows[::7] = np.rint(rows[::7] / rows[::7].max()) * 0.5
     rows[5] = 0
-    alone = [least_squares_exponent(row, WEIGHT_LOW) for row in rows]
+    alone = [least_squares_exponent(row, -127) for row in rows]
     monkeypatch.setattr(integer, "WEIGHTS_PER_BATCH", 100)
     assert integer.least_squares_exponents(rows).tolist() == alone
     greatest = max(e for e, row in zip(alone, rows, strict=True) if row.any())

@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
-    IntegerType,
     LocationAttr,
     TensorType,
 )
@@ -27,10 +26,11 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import FunctionAttr
 from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.constant import numpy_dtype
 from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.integer import dequantize, quantize, scales
 from ceras_ir.network.storage import Storage, signed_bounds
 
 MULTIPLIER_BITS, MAX_SHIFT = 31, 47
@@ -165,24 +165,22 @@ def _half_up(bound: float, target: UniformType) -> int:
 
 
 def stored_constant(
-    values: NDArray[np.generic], storage: Storage, location: LocationAttr, rows: Sequence[int] = ()
+    values: NDArray[np.generic],
+    storage: Storage,
+    location: LocationAttr,
+    rows: Sequence[float] | None = None,
 ) -> graph.ConstantOp:
     """
     Return a constant as integers, rounded half to even. Without a zero point, the range is
-    symmetric ([-127, 127] for 8 bits). `rows` has an integer for each index of the first axis, such
-    as an output channel, which is added to the exponent: the scale of row i is
-    `2**(exponent + rows[i])`.
+    symmetric ([-127, 127] for 8 bits). `rows` has the scale for each index of the first axis, such
+    as an output channel; by default, all have the scale of `storage`.
     """
-    exponent, bits, point = storage
-    steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
-    by_row = steps.reshape(-1, *(1,) * (values.ndim - 1)) if rows else steps.reshape(())
-    scaled = np.rint(values.astype(np.float32) * by_row)
-    low, high = signed_bounds(bits)
-    stored = np.clip(scaled + point, low if point else -high, high).astype(f"int{bits}")
-    element = storage.element
-    if rows:
-        scales = [ldexp(1.0, exponent + row) for row in rows]
-        element = UniformType(scales, storage=IntegerType(bits), axis=0)
+    element, (low, high) = storage.element, signed_bounds(storage.bits)
+    if rows is not None:
+        element = UniformType(rows, storage=element.storage, axis=0)
+    scaled = np.rint(values.astype(np.float32) / scales(element, values.ndim))
+    lowest = low if storage.zero_point else -high
+    stored = np.clip(scaled + storage.zero_point, lowest, high).astype(numpy_dtype(element))
     return graph.ConstantOp.from_array(stored, element, location=location)
 
 

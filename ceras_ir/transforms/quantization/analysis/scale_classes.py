@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import State, data_operands, is_alias, is_join, keeps_scale
-from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent
+from ceras_ir.network.integer import least_squares_exponent, weight_bounds
 from ceras_ir.network.storage import (
     Storage,
     common_storage,
@@ -57,7 +57,7 @@ def value_exponent(value: SSAValue) -> int:
     if (known := exponent(value)) is not None:
         return known
     if isinstance(owner, graph.ConstantOp):
-        return least_squares_exponent(owner.array().astype("float32", copy=False), WEIGHT_LOW)
+        return least_squares_exponent(owner.array().astype("float32", copy=False), *weight_bounds())
     if isinstance(owner, Operation) and is_alias(owner):
         return value_exponent(owner.operands[0])
     raise missing_range(value)

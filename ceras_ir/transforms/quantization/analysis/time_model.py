@@ -22,7 +22,7 @@ from ceras_ir.network.function import (
     uses_after_moves,
 )
 from ceras_ir.network.integer import row_exponents_within
-from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float, width
+from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float, weight_bits, width
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
@@ -255,7 +255,8 @@ class TimeModel:
         if weights is None or op.has_single_channel_groups:
             return False
         if op.weights not in self._spreads:
-            rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)
+            floats = weights.astype("float32", copy=False)
+            rows = row_exponents_within(floats, ROW_SPREAD, weight_bits(op))
             self._spreads[op.weights] = None if rows is None else max(rows) - min(rows)
         spread = self._spreads[op.weights]
         return spread is not None and spread <= self.residual_spread

@@ -1,0 +1,167 @@
+"""Quantize networks with weights of 2 to 7 bits, which each level and target computes exactly."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_random import random_network
+from quantized_by_hand import trace, wrong_elements
+from slow_cases import first_fast
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.driver.compile import main as compile_main
+from ceras_ir.driver.verify.tool import main as verify_main
+from ceras_ir.frontends.onnx import import_file, import_model
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.integer import least_squares_exponents, weight_bounds
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.pass_options import build
+from ceras_ir.pipeline.report import layers, table
+from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.transforms.graph.fuse import FusePass
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.round_weights import (
+    round_to_nearest,
+    round_with_compensation,
+)
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+CALIBRATION = str(DIGITS / "digits_calibration.npz")
+
+WIDTHS = range(2, 8)
+
+
+def quantized(module: ModuleOp, options: str) -> ModuleOp:
+    """Quantize `module` with `options` of the pass as text."""
+    ctx = load_context()
+    FusePass().apply(ctx, module)
+    build(QuantizePass, f"tail=int8 {options}").apply(ctx, module)
+    verify_module(module)
+    return module
+
+
+def digits(options: str) -> ModuleOp:
+    module = import_file(str(DIGITS / "digits.onnx"))
+    return quantized(module, f"calibration={CALIBRATION} {options}")
+
+
+def integer_layers(module: ModuleOp) -> list[graph.LinearOperation]:
+    return [
+        op
+        for op in main_function(module).body.block.ops
+        if isinstance(op, graph.LinearOperation) and op.is_quantized
+    ]
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_weights_use_the_range(bits: int) -> None:
+    found = integer_layers(digits(f'target=c weight_bits="{bits}:*"'))
+    assert len(found) == 4
+    for op in found:
+        element, array = graph.stored_element(op.weights), graph.known_array(op.weights)
+        assert (element.width, np.abs(array).max()) == (bits, 2 ** (bits - 1) - 1)
+        # Sums are multiplied, so scales are powers of two only if a residual is added.
+        mantissas = np.frexp([scale.data for scale in element.scales])[0]
+        assert (mantissas == 0.5).all() == (op.residual is not None)
+
+
+@pytest.mark.parametrize("target", ["vta", "nnet", "dataflow"])
+def test_targets_that_shift_have_powers_of_two(target: str) -> None:
+    for op in integer_layers(digits(f'target={target} weight_bits="3:*"')):
+        scales = [scale.data for scale in graph.stored_element(op.weights).scales]
+        assert (np.frexp(scales)[0] == 0.5).all()
+
+
+def test_small_layers_remain_in_8_bits() -> None:
+    sizes = {
+        graph.known_array(op.weights).size: graph.stored_element(op.weights).width
+        for op in integer_layers(digits("target=c weight_bits=4"))
+    }
+    assert sizes == {144: 8, 320: 8, 4608: 4, 9216: 4}
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("seed", first_fast(3, range(12)))
+def test_random_networks(seed: int) -> None:
+    """Results agree with exact fractions, so that multipliers match the scales of weights."""
+    module = quantized(
+        import_model(random_network(seed)), f'target=c weight_bits="{2 + seed % 6}:*"'
+    )
+    main, random = main_function(module), np.random.default_rng(seed)
+    sample = {
+        name: random.uniform(-2, 2, graph.shape_of(value)).astype(np.float32)
+        for name, value in zip(input_names(main), main.body.block.args, strict=True)
+    }
+    values = trace(module, sample)
+    for op in integer_layers(module):
+        assert list(wrong_elements(op, values, 12, seed)) == []
+
+
+@pytest.mark.parametrize("bits", first_fast(2, WIDTHS))
+def test_targets_are_exact(bits: int, capsys: pytest.CaptureFixture[str]) -> None:
+    model = [str(DIGITS / "digits.onnx"), "--calibrate", CALIBRATION, "--floor=-99"]
+    assert verify_main([*model, "--weight-bits", f"{bits}:*", "--targets", "c"]) == 0
+    assert "c: machine                       exact" in capsys.readouterr().out
+
+
+def test_report(tmp_path: Path) -> None:
+    """The report has bits and bytes as the target stores them."""
+    model = [str(DIGITS / "digits.onnx"), "--calibrate", CALIBRATION, "--target", "c"]
+    assert compile_main([*model, "--weight-bits", "4", "-o", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    stored = [(e["weight_bits"], e["weight_bytes"]) for e in report["layers"] if "weight_bits" in e]
+    assert len(stored) == 4
+    assert all(size * 8 >= bits for bits, size in stored)
+    entries = [layer.to_json() for layer in layers(digits('target=c weight_bits=4,"2:wide*"'))]
+    stored = [(e["weight_bits"], e["weight_bytes"]) for e in entries if "weight_bits" in e]
+    assert stored == [(8, 144), (2, 1152), (4, 4608), (8, 320)]
+    content: dict[str, object] = {"layers": entries, "totals": {}, "results": {}}
+    line = (
+        "layers by width of weights: 1 of 2 bits (1,152 bytes), 1 of 4 bits (4,608 bytes), 2 of 8"
+    )
+    assert line in table(content, "c", None)
+
+
+def test_floats_remain_without_width() -> None:
+    module = digits('target=c weight_bits="4:*" float=wide*')
+    assert "graph.weight_bits" not in str(module)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_scales_have_the_least_error(bits: int) -> None:
+    rows = np.random.default_rng(bits).normal(size=(20, 30)).astype(np.float32).astype(np.float64)
+    for parts in (1, 8):
+        chosen = least_squares_exponents(rows, bits, parts)
+
+        def errors(shift: int, parts: int = parts, chosen: np.ndarray = chosen) -> np.ndarray:
+            steps = np.exp2((chosen + shift) / parts)[:, None]
+            rounded = np.clip(np.rint(rows / steps), *weight_bounds(bits)) * steps
+            return np.square(rounded - rows).sum(axis=1)
+
+        assert all((errors(0) <= errors(shift)).all() for shift in range(-parts, 1))
+    powers, finer = (
+        np.square(
+            round_to_nearest(
+                rows, np.exp2(least_squares_exponents(rows, bits, p) / p)[:, None], bits
+            )
+            - rows
+        ).sum()
+        for p in (1, 8)
+    )
+    assert finer < 0.95 * powers
+
+
+def test_compensation_stays_within_the_range() -> None:
+    random = np.random.default_rng(0)
+    weights, x = random.normal(size=(1, 5, 9)), random.normal(size=(40, 9)) + 2.0
+    steps = np.full((1, 5, 1), 0.25)
+    pairs = (x.T @ x / len(x))[None]
+    rounded = round_with_compensation(weights, pairs, steps, 4)
+    assert np.abs(rounded / 0.25).max() == 7
+
+    def error(made: np.ndarray) -> float:
+        return float(np.square((made - weights)[0] @ x.T).sum())
+
+    assert error(rounded) < error(round_to_nearest(weights, steps, 4))
