@@ -175,12 +175,7 @@ QCDQ = "export the network from Brevitas with brevitas.export.export_onnx_qcdq"
 @pytest.mark.parametrize(
     ("domain", "operator", "remedy"),
     [
-        ("qonnx.custom_op.general", "Quant", f"{QCDQ}, or convert the file with qonnx-convert"),
-        ("qonnx.custom_op.general", "IntQuant", "MODEL.onnx --output-style=qcdq"),
-        ("onnx.brevitas", "Quant", QCDQ),
-        ("finn.custom_op.general", "BipolarQuant", f"of 2 to 8 bits, and {QCDQ}"),
         ("qonnx.custom_op.general", "FloatQuant", f"of 2 to 8 bits, and {QCDQ}"),
-        ("qonnx.custom_op.general", "Trunc", f"imported; {QCDQ}"),
         ("finn", "MultiThreshold", f"as it was before QONNX or FINN changed it: {QCDQ}"),
         ("com.amd.quark", "ExtendedQuantizeLinear", "with quant_format=QuantFormat.QDQ"),
         ("com.amd.quark", "ExtendedDequantizeLinear", "Int8Spec or UInt8Spec"),

@@ -17,6 +17,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
+from ceras_ir.frontends.onnx.emission.quantization import width_of_bounds
 from ceras_ir.frontends.onnx.emission.registry import OPERATORS, OperatorImporter, refusals
 from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
@@ -296,9 +297,16 @@ class Importer:
     def _evaluated(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         operands = [emitter.stored(i) if n else None for i, n in enumerate(node.inputs)]
         names = [name or node.name for name in node.outputs]
-        arrays = evaluate(node, operands)
+        arrays, width = evaluate(node, operands), width_of_bounds(node, operands)
         return [
-            Constant(name, a.shape, a.dtype, lambda a=a: a, None if emitter.scope else (name,))
+            Constant(
+                name,
+                a.shape,
+                a.dtype,
+                lambda a=a: a,
+                None if emitter.scope else (name,),
+                width=width,
+            )
             for name, a in zip(names, arrays, strict=False)
         ]
 

@@ -7,6 +7,7 @@ input and on all reshapes and transposes in between.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,7 +18,7 @@ from xdsl.rewriter import Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, ReshapeOp, TransposeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
@@ -117,6 +118,8 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     point. An input of plain integers gets this type.
     """
     if isinstance(value, Constant):
+        if value.width is not None:
+            element = _narrowed(element, value.width)
         dtype = graph.numpy_dtype(element)
         return QuantizedConstant.make(
             value.name, value.shape, lambda: value.load().astype(dtype, copy=False), element
@@ -181,7 +184,32 @@ def _without_zero_scales(
     is_zero = (scale == 0).reshape(extents)
     filled = np.where(is_zero, points.reshape(extents), integers).astype(integers.dtype)
     largest = scale.max() if scale.any() else 1
-    return Constant.of(value.name, filled), np.where(scale == 0, largest, scale).astype(scale.dtype)
+    kept = replace(Constant.of(value.name, filled), width=value.width)
+    return kept, np.where(scale == 0, largest, scale).astype(scale.dtype)
+
+
+def _narrowed(element: UniformType, width: int) -> UniformType:
+    """Return `element` with integers of `width` bits, if these include the zero points."""
+    narrow = UniformType(1.0, storage=IntegerType(width, element.storage.signedness.data))
+    fits = all(narrow.low <= point.data <= narrow.high for point in element.zero_points)
+    return element.widened(width) if fits else element
+
+
+def width_of_bounds(node: Node, operands: Sequence[Array | None]) -> int | None:
+    """
+    Return the fewest bits that hold the bounds of a Clip of constant bytes, as Brevitas writes
+    narrow weights. Return `None` for other nodes, or if a bound is missing.
+    """
+    if node.operator != "Clip" or len(operands) != 3:
+        return None
+    value, *bounds = operands
+    if value is None or value.dtype.name not in ("int8", "uint8"):
+        return None
+    ends = [int(b.reshape(-1)[0]) for b in bounds if b is not None and b.size]
+    is_signed = value.dtype.kind == "i"
+    bits = max((b ^ (b >> BYTE_BITS)).bit_length() for b in ends) if len(ends) == 2 else BYTE_BITS
+    width = max(bits + is_signed, 1 + is_signed)
+    return width if width < BYTE_BITS else None
 
 
 def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
@@ -194,21 +222,30 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     """
     value = emitter.materialize(value)
     element = graph.stored_element(value)
-    if element.is_per_axis or element.storage.width.data > 16:
+    if element.width > 16:
         raise emitter.node.unsupported(f"bounds of {element}; clip before QuantizeLinear")
     low, high = max(min(low, high), element.low), min(high, element.high)
     if (low, high) == (element.low, element.high):
         return value
-    scale, point = np.float32(element.scale), element.zero_point
-    lower = -np.inf if low == element.low else float(np.float32(low - point) * scale)
-    upper = np.inf if high == element.high else float(np.float32(high - point) * scale)
-    owner = value.owner
-    real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
-    if (lower, upper) == (0.0, np.inf):
-        bounded = emitter.unary(graph.Function.RELU, real)
+    rank = len(graph.shape_of(value))
+    scale, point = integer.scales(element, rank), integer.zero_points(element, rank)
+    lower, upper = ((end - point).astype(np.float32) * scale for end in (low, high))
+    owner, mode = value.owner, Rounding.HALF_EVEN
+    if isinstance(owner, QuantizeOp):
+        real, mode = owner.input, owner.mode
     else:
-        bounded = emitter.unary(graph.Function.CLIP, real, lower, upper)
-    return emitter.emit(QuantizeOp(bounded, element))
+        real = emitter.emit(DequantizeOp(value))
+    if element.is_per_axis:
+        real = emitter.binary(graph.Binary.MAX, real, emitter.constant(lower, "lower"))
+        real = emitter.binary(graph.Binary.MIN, real, emitter.constant(upper, "upper"))
+        return emitter.emit(QuantizeOp(real, element, mode))
+    least = -np.inf if low == element.low else float(lower)
+    most = np.inf if high == element.high else float(upper)
+    if (least, most) == (0.0, np.inf):
+        real = emitter.unary(graph.Function.RELU, real)
+    else:
+        real = emitter.unary(graph.Function.CLIP, real, least, most)
+    return emitter.emit(QuantizeOp(real, element, mode))
 
 
 def is_quantized(value: Value) -> bool:

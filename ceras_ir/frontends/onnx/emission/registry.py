@@ -70,18 +70,10 @@ QUARK_DOMAINS = ("com.amd.quark", "com.vai.quantize")
 
 _QCDQ = "export the network from Brevitas with brevitas.export.export_onnx_qcdq"
 _FEW_BITS = f"train it with integers of 2 to 8 bits, and {_QCDQ}"
-_CONVERTED = (
-    f"{_QCDQ}, or convert the file with qonnx-convert MODEL.onnx --output-style=qcdq, so that it "
-    "has QuantizeLinear, Clip and DequantizeLinear instead"
-)
 _QONNX_REMEDIES = {
-    "Quant": _CONVERTED,
-    "IntQuant": _CONVERTED,
-    "BipolarQuant": f"1 bit has no form in QuantizeLinear; {_FEW_BITS}",
-    "FloatQuant": f"floats of few bits have no form in QuantizeLinear; {_FEW_BITS}",
-    "Trunc": _QCDQ,
+    "FloatQuant": f"floats of few bits have no integers; {_FEW_BITS}",
 }
-"""Remedies for operators of QONNX. qonnx-convert replaces only Quant and IntQuant."""
+"""Remedies for operators of QONNX that are not imported."""
 
 _BEFORE_FINN = f"take the model as it was before QONNX or FINN changed it: {_QCDQ}"
 

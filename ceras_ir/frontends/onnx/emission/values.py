@@ -56,6 +56,8 @@ class Constant:
     load: Callable[[], Array] = field(repr=False)
     key: tuple[Hashable, ...] | None = None
     """Constants with equal keys have equal elements. There is no key if that is unknown."""
+    width: int | None = field(default=None, kw_only=True)
+    """The bits of the integers, if the model declares fewer than the element type has."""
 
     @classmethod
     def of(cls, name: str, array: Array) -> Constant:
@@ -99,7 +101,8 @@ class Constant:
 
     def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:
         key = self._key(kind, argument)
-        return Constant(self.name, shape, self.dtype, lambda: move(self.load()), key)
+        dtype, width = self.dtype, self.width
+        return Constant(self.name, shape, dtype, lambda: move(self.load()), key, width=width)
 
     def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
         return None if self.key is None else (*self.key, step)

@@ -1,0 +1,424 @@
+"""
+Compare the quantizers of QONNX with formulas from its documentation, for 1 to 32 bits, and the same
+networks in QONNX and in ONNX's Q/DQ with Clip, as Brevitas writes both.
+
+If `qonnx` is installed, its execution of the networks is compared, too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from c_harness import check
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import Array, model, node, run_onnxruntime
+
+from ceras_ir.driver.compile import main as compile_main
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.targets.registry import find_target
+
+DOMAIN = "qonnx.custom_op.general"
+
+MODES: dict[str, Callable[[Array], Array]] = {
+    "ROUND": np.round,
+    "HALF_EVEN": np.round,
+    "half_up": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
+    "HALF_DOWN": lambda x: np.sign(x) * np.ceil(np.abs(x) - 0.5),
+    "CEIL": np.ceil,
+    "floor": np.floor,
+    "UP": lambda x: np.sign(x) * np.ceil(np.abs(x)),
+    "DOWN": np.fix,
+    "ROUND_TO_ZERO": np.fix,
+}
+
+
+def levels(bits: int, *, signed: int, narrow: int) -> tuple[int, int]:
+    if signed:
+        return -(2 ** (bits - 1)) + narrow, 2 ** (bits - 1) - 1
+    return 0, 2**bits - 1 - narrow
+
+
+def quant(
+    x: Array,
+    scale: Array | float,
+    point: Array | float,
+    bits: int,
+    mode: str,
+    *,
+    signed: int,
+    narrow: int,
+) -> Array:
+    """Return the result of Quant. All elements are exact in the tests."""
+    low, high = levels(bits, signed=signed, narrow=narrow)
+    y = np.clip(x.astype(np.float64) / scale + point, low, high)
+    return (MODES[mode](y) - point) * scale
+
+
+def quantizer(inputs: str, output: str, kind: str = "Quant", **attributes: int | str):
+    required = {"signed": 1, "narrow": 0, "rounding_mode": "ROUND"}
+    made = node(kind, inputs, output, **((required if kind == "Quant" else {}) | attributes))
+    made.domain = DOMAIN
+    return made
+
+
+def network(
+    nodes: Sequence[onnx.NodeProto], shape: Sequence[int], constants: Mapping[str, npt.ArrayLike]
+) -> onnx.ModelProto:
+    return model(nodes, {"x": shape}, ["y"], constants, infer=False, domains={DOMAIN: 2})
+
+
+def steps(shape: Sequence[int], scale: Array, seed: int = 0) -> Array:
+    """Return multiples of a quarter of the scale, which include ties and exceed the range."""
+    quarters = np.random.default_rng(seed).integers(-90, 91, shape)
+    quarters.flat[0] = 0
+    return (quarters * scale / 4).astype(np.float32)
+
+
+SCALES = {
+    "tensor": np.array(0.25, np.float32),
+    "channel": np.array([0.25, 0.5, 2.0, 1.0], np.float32).reshape(4, 1, 1),
+    "equal": np.full((1, 4, 1, 1), 0.5, np.float32),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    ("bits", "signed"),
+    [(1, 0), (2, 0), (2, 1), (3, 1), (4, 0), (4, 1), (7, 1), (8, 0), (12, 1), (16, 0), (24, 1)],
+)
+def test_constants_keep_integers_of_the_bits(bits: int, signed: int, scale: str):
+    for narrow, mode in product((0, 1) if bits > 1 else (0,), MODES):
+        factor, point = SCALES[scale], np.array(1 - narrow, np.float32)
+        w = steps((2, 4, 3, 1), factor)
+        nodes = [
+            quantizer("w s z b", "q", signed=signed, narrow=narrow, rounding_mode=mode),
+            node("Add", "x q", "y"),
+        ]
+        width = np.array([bits], np.int32) if narrow else np.array(bits, np.float32)
+        constants = {"w": w, "s": factor, "z": point, "b": width}
+        module = import_model(network(nodes, w.shape, constants))
+        expected = quant(w, factor, point, bits, mode, signed=signed, narrow=narrow)
+        result = run(module, {"x": np.zeros(w.shape, np.float32)})["y"]
+        np.testing.assert_array_equal(result, expected.astype(np.float32))
+        stored = next(size for size in (*range(9), 16, 32) if bits <= size)
+        assert f"!quant.uniform<{'i' if signed else 'u'}{stored}:f32" in str(module)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    ("bits", "signed"), [(1, 0), (2, 1), (3, 0), (4, 1), (8, 0), (8, 1), (12, 1), (16, 0)]
+)
+def test_computed_values(bits: int, signed: int, scale: str):
+    factor, shape = SCALES[scale], (2, 4, 5, 3)
+    modes = ("ROUND", "HALF_EVEN", "half_up", "CEIL", "floor")
+    for narrow, mode in product((0, 1) if bits > 1 else (0,), modes):
+        point = np.array(0 if mode == "half_up" or bits < 3 else 2, np.float32)
+        nodes = [
+            quantizer("x s z b", "y", signed=signed, narrow=narrow, rounding_mode=mode),
+        ]
+        constants = {"s": factor, "z": point, "b": np.array(bits, np.float32)}
+        x = steps(shape, factor, bits)
+        module = import_model(network(nodes, shape, constants))
+        expected = quant(x, factor, point, bits, mode, signed=signed, narrow=narrow)
+        np.testing.assert_array_equal(run(module, {"x": x})["y"], expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_bipolar_quant(scale: str):
+    factor, shape = SCALES[scale], (2, 4, 5, 3)
+    x = steps(shape, factor)
+    expected = np.where(x >= 0, factor, -factor)
+    computed = network([quantizer("x s", "y", "BipolarQuant")], shape, {"s": factor})
+    np.testing.assert_array_equal(run(import_model(computed), {"x": x})["y"], expected)
+    nodes = [quantizer("w s", "q", "BipolarQuant"), node("Add", "x q", "y")]
+    module = import_model(network(nodes, shape, {"w": x, "s": factor}))
+    assert "!quant.uniform<i2:f32" in str(module)
+    zeros = np.zeros(shape, np.float32)
+    np.testing.assert_array_equal(run(module, {"x": zeros})["y"], expected)
+
+
+@pytest.mark.parametrize("mode", ["ROUND", "CEIL", "floor"])
+@pytest.mark.parametrize(("before", "after"), [(10, 4), (9, 7), (16, 8), (6, 6)])
+@pytest.mark.parametrize("point", [0, 16])
+def test_trunc(before: int, after: int, mode: str, point: int):
+    scale, drop = np.float32(0.125), before - after
+    q = np.random.default_rng(after).integers(-(1 << before - 1), 1 << before - 1, (3, 50))
+    x = ((q - point) * scale).astype(np.float32)
+    numbers = {"s": scale, "z": np.float32(point), "i": np.float32(before)}
+    rounded = MODES[mode](q / 2**drop)
+    if point <= 1 << after - 1:
+        first = {**numbers, "o": np.array(after, np.int32)}
+        nodes = [quantizer("x s z i o", "y", "Trunc", rounding_mode=mode)]
+        result = run(import_model(network(nodes, x.shape, first)), {"x": x})["y"]
+        np.testing.assert_array_equal(result, ((rounded - point) * scale).astype(np.float32))
+    if point % 2**drop == 0 and point >> drop < 1 << after - 1:
+        second = {**numbers, "t": scale * np.float32(2**drop), "o": np.float32(after)}
+        nodes = [quantizer("x s z i t o", "y", "Trunc", rounding_mode=mode, narrow=1)]
+        result = run(import_model(network(nodes, x.shape, second)), {"x": x})["y"]
+        clamped = np.clip(rounded, *levels(after, signed=1, narrow=1))
+        expected = (clamped - point / 2**drop) * second["t"]
+        np.testing.assert_array_equal(result, expected.astype(np.float32))
+
+
+def pair(bits: int, *, per_channel: bool, seed: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """
+    Return a network of two layers in QONNX, and as Brevitas exports it with QuantizeLinear, Clip
+    and DequantizeLinear.
+    """
+    rng = np.random.default_rng(seed)
+    low, high = levels(bits, signed=1, narrow=1)
+    top = levels(bits, signed=0, narrow=0)[1]
+    constants: dict[str, Array] = {
+        "f0": np.array(0, np.float32),
+        "f8": np.array(8, np.float32),
+        "f16": np.array(16, np.float32),
+        "f32": np.array(32, np.float32),
+        "fb": np.array(bits, np.float32),
+        "i0": np.array(0, np.int8),
+        "u0": np.array(0, np.uint8),
+        "n0": np.array(0, np.int32),
+        "low": np.array(low, np.int8),
+        "high": np.array(high, np.int8),
+        "top": np.array(top, np.uint8),
+        "xs": np.array(1 / 64, np.float32),
+        "as": np.array(3.7 / top, np.float32),
+        "ys": np.array(0.07, np.float32),
+    }
+    narrowed: list[onnx.NodeProto] = [
+        quantizer("x xs f0 f8", "xd"),
+        quantizer("c1 as f0 fb", "ad", signed=0),
+        quantizer("c2 ys f0 f8", "y"),
+    ]
+    standard = [
+        *(node("QuantizeLinear", "x xs i0", "xq"), node("DequantizeLinear", "xq xs i0", "xd")),
+        *(node("QuantizeLinear", "c1 as u0", "aq"), node("Clip", "aq u0 top", "ac")),
+        node("DequantizeLinear", "ac as u0", "ad"),
+        *(node("QuantizeLinear", "c2 ys i0", "yq"), node("DequantizeLinear", "yq ys i0", "y")),
+    ]
+    for i, (shape, x_scale) in enumerate((((6, 3, 3, 3), "xs"), ((5, 6, 1, 1), "as")), 1):
+        scale = rng.uniform(0.3, 0.6, (shape[0], 1, 1, 1) if per_channel else ()) / high
+        scale = np.asarray(scale).astype(np.float32)
+        integers = rng.integers(low, high + 1, shape).astype(np.int8)
+        factors = (scale * constants[x_scale]).astype(np.float32).reshape(-1)
+        bias = np.rint(rng.uniform(-2, 2, shape[0]) / factors).astype(np.int32)
+        constants |= {
+            f"w{i}": integers * scale,
+            f"s{i}": scale,
+            f"q{i}": integers,
+            f"v{i}": scale.reshape(-1) if per_channel else scale,
+            f"p{i}": bias,
+            f"b{i}": (bias * factors).astype(np.float32),
+            f"t{i}": factors,
+            f"z{i}": np.zeros(scale.size if per_channel else (), np.int8),
+            f"m{i}": np.zeros(scale.size if per_channel else (), np.int32),
+            f"r{i}": factors if per_channel else factors.reshape(()),
+        }
+        source, result = (("xd", "c1"), ("ad", "c2"))[i - 1]
+        layer = node("Conv", f"{source} wd{i} bd{i}", result)
+        narrowed += [
+            quantizer(f"w{i} s{i} f0 fb", f"wd{i}", narrow=1),
+            quantizer(f"b{i} t{i} f0 {'f32' if i == 1 else 'f16'}", f"bd{i}"),
+            layer,
+        ]
+        standard += [
+            node("Clip", f"q{i} low high", f"wc{i}"),
+            node("DequantizeLinear", f"wc{i} v{i} z{i}", f"wd{i}", axis=0),
+            node("DequantizeLinear", f"p{i} r{i} m{i}", f"bd{i}", axis=0),
+            layer,
+        ]
+    used = [[name for n in nodes for name in n.input] for nodes in (narrowed, standard)]
+    first, second = (
+        model(
+            _ordered(nodes),
+            {"x": (1, 3, 9, 9)},
+            ["y"],
+            {name: constants[name] for name in dict.fromkeys(names) if name in constants},
+            infer=False,
+            domains=domains,
+        )
+        for nodes, names, domains in (
+            (narrowed, used[0], {DOMAIN: 1}),
+            (standard, used[1], {}),
+        )
+    )
+    second.graph.output[0].CopyFrom(
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 5, 7, 7))
+    )
+    first.graph.output[0].CopyFrom(second.graph.output[0])
+    return first, second
+
+
+def _ordered(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return `nodes` after the nodes that compute their operands."""
+    waiting, found = list(nodes), list[onnx.NodeProto]()
+    while waiting:
+        pending = {n.output[0] for n in waiting}
+        ready = [n for n in waiting if not pending.intersection(n.input)]
+        found += ready
+        waiting = [n for n in waiting if n not in ready]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bits", "per_channel"), [(2, False), (3, True), (4, False), (4, True), (6, False), (7, True)]
+)
+def test_networks_equal_those_with_clips(bits: int, per_channel: bool):
+    first, second = pair(bits, per_channel=per_channel, seed=bits)
+    x = np.random.default_rng(bits).normal(size=(1, 3, 9, 9)).astype(np.float32)
+    (expected,) = run_onnxruntime(second, {"x": x}).values()
+    assert len(np.unique(expected)) > 10
+    results: list[Array] = []
+    for proto in (first, second):
+        module = import_model(proto)
+        np.testing.assert_array_equal(run(module, {"x": x})["y"], expected)
+        assert str(module).count(f"x!quant.uniform<i{bits}:") == 4
+        for target in ("interp", "c"):
+            copy, options = module.clone(), BuildOptions(find_target(target)(), quantize="int8")
+            run_stages(load_context(), copy, front_stages(options))
+            results.append(run(copy, {"x": x})["y"])
+            assert str(copy).count("graph.conv2d") == str(copy).count("requant =") == 2
+            assert f"high = {-128 + 2**bits - 1}>" in str(copy)
+        check(copy, {"x": x})
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
+        assert np.abs(result - expected).max() <= 0.07 * 1.001
+
+
+def test_clips_of_constants_keep_zero_points_and_wide_bounds():
+    """The types keep 8 bits if the bits of the bounds do not hold the zero point."""
+    for bounds, point, stored in (
+        ((-8, 7), 0, "i4"),
+        ((-8, 7), 9, "i8"),
+        ((-9, 7), 0, "i5"),
+        ((0, 1), 0, "i2"),
+        ((-128, 100), 0, "i8"),
+    ):
+        nodes = [
+            node("Clip", "w l h", "c"),
+            node("DequantizeLinear", "c s z", "d"),
+            node("Add", "x d", "y"),
+        ]
+        w = np.arange(-10, 10, dtype=np.int8)
+        constants = {"w": w, "l": np.int8(bounds[0]), "h": np.int8(bounds[1])}
+        constants |= {"s": np.float32(0.5), "z": np.int8(point)}
+        module = import_model(model(nodes, {"x": (20,)}, ["y"], constants))
+        result = run(module, {"x": np.zeros(20, np.float32)})["y"]
+        np.testing.assert_array_equal(result, (np.clip(w, *bounds) - point) * np.float32(0.5))
+        assert f"!quant.uniform<{stored}:" in str(module)
+
+
+def test_several_quantizers_of_a_value():
+    """Relu, an unsigned Quant, a coarser Quant, and another domain."""
+    nodes = [
+        node("Relu", "x", "r"),
+        quantizer("r s z b", "a", "IntQuant", signed=0),
+        quantizer("a t z c", "y"),
+    ]
+    nodes[1].domain = "onnx.brevitas"
+    constants: dict[str, npt.ArrayLike] = {
+        "s": np.float32(0.25),
+        "t": np.float32(0.5),
+        "z": np.float32(0),
+    }
+    constants |= {"b": np.float32(5), "c": np.float32(3)}
+    proto = model(
+        nodes,
+        {"x": (4, 9)},
+        ["y"],
+        constants,
+        infer=False,
+        domains={DOMAIN: 1, "onnx.brevitas": 1},
+    )
+    x = steps((4, 9), np.array(0.25))
+    module = import_model(proto)
+    inner = quant(np.maximum(x, 0), 0.25, 0, 5, "ROUND", signed=0, narrow=0)
+    expected = quant(inner, 0.5, 0, 3, "ROUND", signed=1, narrow=0)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], expected)
+
+
+def number(name: str, value: npt.ArrayLike) -> Callable[[onnx.ModelProto], None]:
+    def change(proto: onnx.ModelProto) -> None:
+        tensor = next(t for t in proto.graph.initializer if t.name == name)
+        tensor.CopyFrom(numpy_helper.from_array(np.asarray(value, np.float32), name))
+
+    return change
+
+
+def attribute(name: str, value: int | str) -> Callable[[onnx.ModelProto], None]:
+    def change(proto: onnx.ModelProto) -> None:
+        del proto.graph.node[0].attribute[:]
+        proto.graph.node[0].attribute.append(helper.make_attribute(name, value))
+
+    return change
+
+
+def computed_operand(index: int) -> Callable[[onnx.ModelProto], None]:
+    def change(proto: onnx.ModelProto) -> None:
+        proto.graph.node[0].input[index] = "x"
+
+    return change
+
+
+BROKEN: dict[str, tuple[str, Callable[[onnx.ModelProto], None], int, str]] = {
+    "no bits": ("Quant", number("b", 0), 1, "an integer in [1, 32], got 0"),
+    "many bits": ("Quant", number("b", 33), 1, "an integer in [1, 32], got 33"),
+    "a part of a bit": ("Quant", number("b", 2.5), 1, "an integer in [1, 32], got 2.5"),
+    "NaN bits": ("Quant", number("b", np.nan), 1, "an integer in [1, 32], got nan"),
+    "bits per channel": ("Quant", number("b", [2, 3]), 3, "several bit widths"),
+    "wide": ("Quant", number("b", 17), 3, "17 bits of computed integers: quantize to at most 16"),
+    "a bit and a sign": ("Quant", number("b", 1), 3, "1 bit with a sign; quantize with Bipolar"),
+    "a computed scale": ("Quant", computed_operand(1), 3, "must be constants; 'x' is computed"),
+    "computed bits": ("Quant", computed_operand(3), 3, "must be constants; 'x' is computed"),
+    "scales that do not fit": ("Quant", number("s", np.ones(4)), 1, "does not broadcast to [2, 3]"),
+    "scales of a larger rank": ("Quant", number("s", np.ones((2, 1, 3))), 1, "does not broadcast"),
+    "no scale": ("Quant", number("s", np.ones(0)), 1, "a scale of shape [0] does not broadcast"),
+    "a scale per element": ("Quant", number("s", [[1, 2, 3], [4, 5, 6]]), 3, "dimensions [0, 1]"),
+    "a negative scale": ("Quant", number("s", -1), 1, "must be positive and finite, got -1"),
+    "a scale of 0": ("Quant", number("s", 0), 1, "must be positive and finite, got 0"),
+    "half a zero point": ("Quant", number("z", 0.5), 3, "zero point 0.5: quantize with an integer"),
+    "a large zero point": ("Quant", number("z", 200), 1, "must be in [-128, 127], got 200"),
+    "a NaN zero point": ("Quant", number("z", np.nan), 3, "zero point nan: quantize with"),
+    "an odd mode": ("Quant", attribute("rounding_mode", "odd"), 1, "ROUND_TO_ZERO, got ODD"),
+    "a mode": ("Quant", attribute("rounding_mode", "UP"), 3, "rounding mode UP of a computed"),
+    "a sign of 2": ("Quant", attribute("signed", 2), 1, "attribute 'signed' must be 0 or 1"),
+    "an attribute": ("Quant", attribute("saturate", 1), 1, "has no attribute 'saturate'"),
+    "a bipolar scale": ("BipolarQuant", number("s", 0), 1, "must be positive and finite, got 0"),
+    "more bits": ("Trunc", number("b", 9), 1, "9 output bits, expected at most the 8 input bits"),
+    "Trunc per channel": ("Trunc", number("s", [[1, 2, 3]]), 3, "with scales per channel"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_wrong_nodes_are_refused(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    kind, change, status, message = BROKEN[case]
+    inputs = {"Quant": "x s z b", "BipolarQuant": "x s", "Trunc": "x s z i b"}[kind]
+    made = quantizer(inputs, "y", kind)
+    made.name = "here"
+    numbers = {"s": 0.5, "z": 0, "b": 4, "i": 8}
+    constants = {name: np.float32(v) for name, v in numbers.items() if name in inputs.split()}
+    proto = network([made], (2, 3), constants)
+    change(proto)
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    arguments = [str(tmp_path / "model.onnx"), "--target", "c", "-o", str(tmp_path / "out")]
+    assert compile_main(arguments) == status
+    error = capsys.readouterr().err
+    assert f"node 'here' ({DOMAIN}::{kind})" in error and message in error
+
+
+@pytest.mark.parametrize("bits", [2, 4, 7])
+def test_execution_by_qonnx(bits: int):
+    pytest.importorskip("qonnx", reason="compares with pip's qonnx")
+    first, _ = pair(bits, per_channel=True, seed=bits)
+    wrapper = import_module("qonnx.core.modelwrapper").ModelWrapper(first)
+    shaped = wrapper.transform(import_module("qonnx.transformation.infer_shapes").InferShapes())
+    x = np.random.default_rng(bits).normal(size=(1, 3, 9, 9)).astype(np.float32)
+    expected = import_module("qonnx.core.onnx_exec").execute_onnx(shaped, {"x": x})["y"]
+    np.testing.assert_array_equal(run(import_model(first), {"x": x})["y"], expected)
