@@ -167,7 +167,6 @@ class WeightPanels:
             return form.pack(data().reshape(count, size).view(np.int8))
 
         words = count * form.padded(size) * bits // 32
-        layer.modelled["weight_bits"] = bits
         name = layer.constant("weights", "uint32_t", words, 4, packed, condition)
         return cls(name, count, size, form)
 
