@@ -344,6 +344,28 @@ def test_several_quantizers_of_a_value():
     np.testing.assert_array_equal(run(module, {"x": x})["y"], expected)
 
 
+@pytest.mark.parametrize("kind", ["Quant", "DequantizeLinear"])
+def test_branches_have_constants_of_equal_names(kind: str):
+    def branch(name: str, numbers: Sequence[int]) -> onnx.GraphProto:
+        stored = np.array(numbers, np.float32 if kind == "Quant" else np.int8)
+        made = quantizer("w s z b", "q") if kind == "Quant" else node(kind, "w s", "q")
+        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, (4,))
+        tensor = numpy_helper.from_array(stored, "w")
+        return helper.make_graph([made, node("Add", "x q", name)], name, [], [output], [tensor])
+
+    weights = [1, 2, 3, 4], [-4, -3, -2, -1]
+    branches = dict(zip(("then_branch", "else_branch"), map(branch, "te", weights), strict=True))
+    nodes = [
+        node("ReduceSum", "x", "r", keepdims=0),
+        node("Greater", "r z", "c"),
+        node("If", "c", "y", **branches),
+    ]
+    module = import_model(network(nodes, (4,), {"s": 1.0, "z": 0.0, "b": 4.0}))
+    for sign, expected in zip((1, -1), weights, strict=True):
+        x = np.full(4, sign / 4, np.float32)
+        np.testing.assert_array_equal(run(module, {"x": x})["y"], x + np.array(expected))
+
+
 def number(name: str, value: npt.ArrayLike) -> Callable[[onnx.ModelProto], None]:
     def change(proto: onnx.ModelProto) -> None:
         tensor = next(t for t in proto.graph.initializer if t.name == name)

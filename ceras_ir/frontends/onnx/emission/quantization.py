@@ -121,9 +121,13 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
         if value.width is not None:
             element = _narrowed(element, value.width)
         dtype = graph.numpy_dtype(element)
-        return QuantizedConstant.make(
+        made = QuantizedConstant.make(
             value.name, value.shape, lambda: value.load().astype(dtype, copy=False), element
         )
+        if value.key is not None:
+            return replace(made, key=(*value.key, element))
+        # Subgraphs can have tensors of equal names, and values that differ in each iteration.
+        return replace(made, key=None) if emitter.scope else made
     if isinstance(element_of(value), IntegerType):
         value = _retyped(emitter, value, element)
     if (known := element_of(value)) == element:
