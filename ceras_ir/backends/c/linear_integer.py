@@ -24,7 +24,7 @@ from ceras_ir.backends.c.depthwise_tiled import (
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
-from ceras_ir.backends.c.linear_tiled import Panels, print_tiles, tiled_nest
+from ceras_ir.backends.c.linear_tiled import PANEL, Panels, print_tiles, tiled_nest
 from ceras_ir.backends.c.packed_weights import WeightPanels, stored_bits
 from ceras_ir.backends.c.register_tiles import (
     CONDITION,
@@ -139,7 +139,7 @@ def print_loops(of: IntegerLayer, nest: Nest, panels: Panels) -> None:
     panels.reserve(layer, each_thread=False)
     panels.expand_whole(layer)
     expand = panels.expand_panel(layer, nest)
-    at = panels.bytes if expand else nest.panel_at(panels.bytes, step, first)
+    at = PANEL if expand else nest.panel_at(panels.bytes, step, first)
     if loops.filters < width:
         at += f" + b % {width} * {step}"
     here = "here" if total % loops.filters else str(loops.filters)
@@ -152,6 +152,7 @@ def print_loops(of: IntegerLayer, nest: Nest, panels: Panels) -> None:
     if expand:
         is_first = f"if (b % {width} == 0) " if loops.filters < width else ""
         layer.line(is_first + expand[0], 1)
+        layer.line(expand[1], 1)
     layer.line(
         f"{unpack}(filters, {length}, {at}, {here}, {width}, {nest.runs}, "
         f"{nest.taps // nest.group_channels}, {nest.group_channels});",

@@ -21,7 +21,8 @@ from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
 from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.packed_weights import WORD_BYTES, WeightPanels, stored_bits
+from ceras_ir.backends.c.packed_weights import WeightPanels, stored_bits
+from ceras_ir.backends.c.packed_words import VECTOR_WORDS, WORD_BYTES, Format
 from ceras_ir.backends.c.quads import (
     LANES,
     has_quads,
@@ -34,6 +35,7 @@ from ceras_ir.backends.c.quads import (
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
+    HAS_16_LANES,
     LANES_PER_VECTOR,
     MOVED_BYTES,
     NEON,
@@ -48,7 +50,12 @@ from ceras_ir.backends.c.register_tiles import (
 )
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
-from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_narrow
+from ceras_ir.backends.c.tile_functions import (
+    shifting_tile,
+    sums_tile,
+    unpacks_in_registers,
+    use_narrow,
+)
 from ceras_ir.backends.c.tile_loops import (
     Strip,
     copied_rows,
@@ -60,6 +67,7 @@ from ceras_ir.backends.c.tile_loops import (
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
 from ceras_ir.backends.c.values import value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.dialects.quant import BYTE_BITS
 
 MAX_IN_PLACE_OUTPUTS, MIN_IN_PLACE_PRODUCTS = 128, 64
 """
@@ -69,6 +77,9 @@ input.
 
 STRIP_SIGN = f"({NEON} ? 128 : 0)"
 """C expression of the bits that differ between an unsigned byte and the byte of a strip."""
+
+PANEL = "panel"
+"""The C name of the address of the weights of a panel, if they are packed."""
 
 EXPANDED, EXPANDED_BYTES = "expanded", "(const int8_t *)expanded"
 """The C name of the memory to which packed weights are expanded, and its address as bytes."""
@@ -112,9 +123,24 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
         common=options.common_tiles,
     )  # fmt: skip
     nest = nest_of(in_place=True)
-    if not nest.taps % lanes_of(stored).step and (is_worth or stored != "int8_t"):
+    if nest.taps % lanes_of(stored).step or not (is_worth or stored != "int8_t"):
+        nest = nest_of()
+    return _for_single_row(nest, sums)
+
+
+def _for_single_row(nest: Nest, sums: Sums) -> Nest:
+    """
+    Return loops with panels that vectors can unpack in registers, if a tile has a single position
+    and the weights are packed: the fewest vectors of outputs, then the fewest panels.
+    """
+    bits = BYTE_BITS if sums.weights is None else stored_bits(sums)
+    if bits == BYTE_BITS or nest.tile.positions > 1:
         return nest
-    return nest_of()
+    unit = Format(bits, VECTOR_WORDS).words
+    vectors = -(-nest.outputs // LANES_PER_VECTOR)
+    choices = range(unit, max(nest.tile.blocks, unit) + 1, unit)
+    blocks = min(choices, key=lambda count: (-(-vectors // count) * count, -count))
+    return replace(nest, tile=replace(nest.tile, blocks=blocks))
 
 
 @dataclass(frozen=True)
@@ -136,11 +162,8 @@ class Panels:
     The weights of less than 8 bits, and the weights for AMX if they differ. They are a single panel
     if AMX may load them, because a tile of AMX may have the outputs of several panels.
     """
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether packed weights are expanded together, before the loops over panels."""
-        return bool(self.packed) and self.packed[0].count == 1
+    is_whole: bool = False
+    """Whether packed weights are expanded together, before the loops over panels."""
 
     @property
     def _memory(self) -> tuple[str, str, int, int]:
@@ -165,19 +188,40 @@ class Panels:
 
     def expand_panel(self, layer: Layer, nest: Nest) -> list[str]:
         """
-        Return the C statements that expand the panel of output `b` of group `g`, unless all are
-        expanded together.
+        Return the C statements that expand the panel of output `b` of group `g` and declare a
+        pointer `panel` to it, unless all are expanded together.
         """
         if not self.packed or self.is_whole:
             return []
-        each = nest.panels // nest.groups
-        group = f"g * {each} + " if nest.groups > 1 else ""
-        return [self.packed[0].expand(layer, EXPANDED, f"({group}b / {nest.tile.width})")]
+        expand = self.packed[0].expand(layer, EXPANDED, _panel_index(nest))
+        return [expand, f"const int8_t *const {PANEL} = {EXPANDED_BYTES};"]
+
+    def expand_for_few_lanes(self, layer: Layer, nest: Nest) -> list[str]:
+        """
+        Return statements like `expand_panel`. With vectors of 16 lanes, which unpack weights in
+        registers, `panel` points to the packed weights.
+        """
+        packed = f"(const int8_t *)({self.packed[0].at(_panel_index(nest))})"
+        return [
+            f"#if {HAS_16_LANES}",
+            f"(void){EXPANDED};",
+            f"const int8_t *const {PANEL} = {packed};",
+            "#else",
+            *self.expand_panel(layer, nest),
+            "#endif",
+        ]
 
     def expand_whole(self, layer: Layer, *, for_amx: bool = False) -> None:
         """Print the statements that expand all weights, if they are expanded together."""
         if self.is_whole:
             self.packed[-1 if for_amx else 0].expand_whole(layer, EXPANDED)
+
+
+def _panel_index(nest: Nest) -> str:
+    """Return the C expression of the number of the panel of output `b` of group `g`."""
+    each = nest.panels // nest.groups
+    group = f"g * {each} + " if nest.groups > 1 else ""
+    return f"({group}b / {nest.tile.width})"
 
 
 MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int, AmxTile | None], Panels]
@@ -258,7 +302,9 @@ def constant_panels(
         size = nest.panels * nest.tile.width // LANES * order_size(walk)
         order = layer.constant("order", "uint16_t", size, 2, listed, QUADS)
     stored = (w, *by_four) if w.format is not None else ()
-    return Panels(w.name, b, bias(AMX, 0, "amx_bias") if is_signed else b, order, stored)
+    is_whole = bool(stored) and count == 1 and (amx is not None or nest.tile.positions > 1)
+    amx_bias = bias(AMX, 0, "amx_bias") if is_signed else b
+    return Panels(w.name, b, amx_bias, order, stored, is_whole)
 
 
 def _others(*, late: bool) -> str:
@@ -289,13 +335,6 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         layer.amx_cycles = None if amx is None else amx.cycles
     panels = make(of, nest, epilogue, offset, amx)
     w, b = panels.bytes, panels.bias
-    declarations = panels.reserve(layer, each_thread=is_shared(layer))
-    each_panel = panels.expand_panel(layer, nest)
-
-    def panel_at(step: int) -> str:
-        return w if each_panel else nest.panel_at(w, step)
-
-    print_nest = partial(print_loops, declarations=declarations, each_panel=each_panel)
     strip: Strip | None = None
     if nest.in_place:
         source = nest.place_of(x)
@@ -332,6 +371,17 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         lanes = replace(lanes, suffix="_in_place", is_unsigned=True)
     if not lanes.has_halves and lanes.step == BYTE_LANES.step and _has_full_weights(sums):
         lanes = replace(lanes, suffix=f"{lanes.suffix}_full", is_full=True)
+    declarations = panels.reserve(layer, each_thread=is_shared(layer))
+    each_panel = panels.expand_panel(layer, nest)
+    unpacking = lanes
+    if each_panel and unpacks_in_registers(walk, lanes, panels.packed[0].format):
+        unpacking = replace(lanes, packed=panels.packed[0].format)
+        each_panel = panels.expand_for_few_lanes(layer, nest)
+
+    def panel_at(step: int) -> str:
+        return PANEL if each_panel else nest.panel_at(w, step)
+
+    print_nest = partial(print_loops, declarations=declarations, each_panel=each_panel)
     add_products(layer.kernels, walk, lanes)
     long_walk = replace(walk, tile=long.tile, is_long=True, is_ordered=False)
     if long != nest:
@@ -358,7 +408,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         return stores, of.output_arguments(e, at, first, multipliers, shifts) + part
 
     def shifted(
-        e: Epilogue, walk: Walk = walk, lanes: Lanes = lanes, loops: Nest = nest
+        e: Epilogue, walk: Walk = walk, lanes: Lanes = unpacking, loops: Nest = nest
     ) -> list[str]:
         stores, arguments = use_output(e, loops)
         condition = AMX if lanes.has_halves else NEON if walk.is_long else TILES
@@ -401,7 +451,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         print_loops(layer, amx.nest, strip, body, each_thread, 1)
 
     def rescaled() -> list[str]:
-        tile = layer.kernels.add(*sums_tile(walk, lanes), TILES)
+        tile = layer.kernels.add(*sums_tile(walk, unpacking), TILES)
         t = nest.tile
         end = f"b + {width}"
         if nest.outputs % width:
@@ -428,7 +478,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             print_nest(layer, nest, strip, shifted(e), depth=depth)
             return
         with layer.variants(NEON) as otherwise:
-            print_nest(layer, long, strip, shifted(e, long_walk, loops=long), depth=depth)
+            print_nest(layer, long, strip, shifted(e, long_walk, lanes, loops=long), depth=depth)
             otherwise()
             print_nest(layer, nest, strip, shifted(e), depth=depth)
 

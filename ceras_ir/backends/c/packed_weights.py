@@ -5,10 +5,8 @@ A kernel keeps the order of weights. The weights are divided into panels, and a 
 the workspace before it is multiplied. The kernel therefore computes the same integers as with
 weights of 8 bits.
 
-A field is a weight plus half the range, so it is unsigned. It consists of planes of 4, 2 and 1
-bits: 7 bits need all three, 5 bits need 4 and 1. A word of a plane has fields of all four
-bytes, for the next words of the result: a shift and a mask extract them. Adding a constant to all
-bytes and changing their sign restores the weights. No addition carries into the next byte.
+`packed_words.py` has the order of the bits. Adding a constant to all bytes of a word and changing
+the signs restores the weights. No addition carries into the next byte.
 """
 
 from collections.abc import Callable
@@ -19,18 +17,15 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer, from_row
+from ceras_ir.backends.c.packed_words import BYTES, VECTOR_WORDS, WORD_BYTES, Format
 from ceras_ir.backends.c.sums import Sums
 from ceras_ir.dialects.graph import element_of
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 
 MIN_BITS = 2
 
-WORD_BYTES = 4
-
-VECTOR_WORDS = 16
-"""The adjacent words with equal shifts on processors with vectors: the words of 512 bits."""
-
-BYTES, SIGNED_BYTES = 0x01010101, 0x80808080
+SIGNED_BYTES = 0x80808080
+"""The sign bits of the bytes of a word."""
 
 UNSIGNED_FIRST = 0x80008000
 """The sign bits that change if 128 is added to the first and third byte of a word."""
@@ -49,74 +44,6 @@ def stored_bits(sums: Sums) -> int:
     centred = sums.centred()
     reach = max(int(centred.max()), -int(centred.min()) - 1)
     return max(MIN_BITS, element.width, reach.bit_length() + 1)
-
-
-@dataclass(frozen=True)
-class Format:
-    """The order of the bits of weights of `bits` bits in words of 32 bits."""
-
-    bits: int
-    lanes: int
-    """The number of adjacent words that are expanded with the same shifts."""
-
-    @property
-    def planes(self) -> list[int]:
-        """The bits of each plane, the lowest bits of a weight first."""
-        return [plane for plane in (4, 2, 1) if self.bits & plane]
-
-    @property
-    def words(self) -> int:
-        """The number of words that a lane of a unit expands to."""
-        return BYTE_BITS // min(self.planes)
-
-    @property
-    def unit(self) -> int:
-        """The number of weights that are expanded together."""
-        return self.words * self.lanes * WORD_BYTES
-
-    @property
-    def packed_words(self) -> int:
-        """The number of stored words of a lane of a unit."""
-        return self.words * self.bits // BYTE_BITS
-
-    def padded(self, count: int) -> int:
-        """Return the number of weights, rounded up to complete units."""
-        return -(-count // self.unit) * self.unit
-
-    def pack(self, panels: NDArray[np.int8]) -> NDArray[np.uint32]:
-        """Pack panels of weights, [panels, weights], as [panels, words]."""
-        count, size = panels.shape
-        half = 1 << (self.bits - 1)
-        fields = np.full((count, self.padded(size)), half, np.uint8)
-        fields[:, :size] = panels.astype(np.int16) + half
-        words = fields.view("<u4").reshape(count, -1, self.words, self.lanes)
-        stored: list[NDArray[np.uint32]] = []
-        low = 0
-        for plane in self.planes:
-            part = (words >> low) & (BYTES * ((1 << plane) - 1))
-            each = BYTE_BITS // plane
-            split = part.reshape(*part.shape[:2], -1, each, self.lanes)
-            shifts = (np.arange(each, dtype=np.uint32) * plane)[:, None]
-            stored.append(np.bitwise_or.reduce(split << shifts, axis=3))
-            low += plane
-        return np.concatenate(stored, axis=2).reshape(count, -1).astype("<u4")
-
-    def fields(self, word: int, mask: int, ahead: int = 0) -> str:
-        """
-        Return the C expression of the fields of result word `word` from the stored words `p0`,
-        `p1`, ... `mask` selects the lowest bit of each field, after a further shift by `ahead`.
-        """
-        terms: list[str] = []
-        low = start = 0
-        for plane in self.planes:
-            each = BYTE_BITS // plane
-            at, shift = start + word // each, word % each * plane + ahead
-            moved = f"(p{at} >> {shift})" if shift else f"p{at}"
-            term = f"({moved} & 0x{mask * ((1 << plane) - 1):08x}u)"
-            terms.append(f"({term} << {low})" if low else term)
-            start += self.words * plane // BYTE_BITS
-            low += plane
-        return " | ".join(terms) if len(terms) == 1 else f"({' | '.join(terms)})"
 
 
 def flash_bytes(bits: int, panels: int, size: int) -> int:

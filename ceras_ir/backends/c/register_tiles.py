@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ceras_ir.backends.c.integer_layer import Epilogue
+from ceras_ir.backends.c.packed_words import Format
 
 LANES_PER_VECTOR = 16
 """The number of outputs of a vector: 32-bit sums in 512 bits."""
@@ -378,6 +379,8 @@ class Lanes:
     """Whether bytes are unsigned on all processors, not signed on 64-bit Arm as in strips."""
     is_full: bool = False
     """Whether a weight can be -128: the sum of two products of bytes may then exceed 16 bits."""
+    packed: Format | None = None
+    """The bits of weights that vectors of 16 lanes unpack in registers; `None` for bytes."""
 
 
 BYTE_LANES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")

@@ -8,9 +8,12 @@ or as floats.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from ceras_ir.backends.c.neon_tiles import neon_output
+from ceras_ir.backends.c.packed_words import BYTES, Format
 from ceras_ir.backends.c.register_tiles import (
+    BYTE_LANES,
     FLOATS,
     HAS_16_LANES,
     LANES_PER_VECTOR,
@@ -23,6 +26,7 @@ from ceras_ir.backends.c.register_tiles import (
 )
 from ceras_ir.backends.c.small_tiles import sums_lines
 from ceras_ir.backends.c.values import Kernels
+from ceras_ir.dialects.quant import BYTE_BITS
 
 MIN_FETCHED_BYTES = 4 * 1024
 """
@@ -49,6 +53,21 @@ def sum_name(position: int, block: int) -> str:
 
 def offset_of(pointer: str, offset: int) -> str:
     return f"{pointer} + {offset}" if offset else pointer
+
+
+def unpacks_in_registers(walk: Walk, lanes: Lanes, form: Format | None) -> bool:
+    """
+    Return whether vectors of 16 lanes unpack the weights of a tile in registers: a single position
+    uses each weight a single time. Expanded weights of more positions are faster.
+    """
+    is_simple = not (walk.joins_ends or walk.ends_in_half or walk.is_long or walk.fetches_next)
+    return (
+        form is not None
+        and lanes.dot == BYTE_LANES.dot
+        and walk.tile.positions == 1
+        and is_simple
+        and walk.tile.blocks % form.words == 0
+    )
 
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
@@ -84,6 +103,20 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         ]
         for name, _ in halves
     }
+    packed: list[str] = []
+    if (form := lanes.packed) is not None:
+        # A field is a weight plus half the range: `offset` adds up these halves times the input.
+        vectors_of_step = blocks // form.words * form.packed_words
+        packed = [
+            f"const {lanes.vector} p{i} = {lanes.load_weights}({offset_of('w', i * CACHE_LINE)});"
+            for i in range(vectors_of_step)
+        ]
+        weights[""] = [
+            form.fields(b % form.words, BYTES, first=b // form.words * form.packed_words)
+            for b in range(blocks)
+        ]
+        lines.append(f"  {lanes.vector} offset = ALL_I32(0);")
+        lines.append(f"  const {lanes.vector} halves = ALL_I32(0x{BYTES << form.bits - 1:08x});")
     products = [
         ", ".join(
             f"{sum_name(p, b)} = {of(lanes.dot, b)}({sum_name(p, b)}, v, w{b})"
@@ -91,7 +124,11 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         )
         for p in positions
     ]
+    if form is not None:
+        products = [f"offset = {lanes.dot}(offset, v, halves), {text}" for text in products]
     depth, vectors, steps = "  ", walk.tile.width * step, walk.steps
+    if form is not None:
+        vectors = vectors * form.bits // BYTE_BITS
     if walk.joins_ends:
         steps -= 1
         lines.append(
@@ -103,7 +140,10 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, {further}) {{")
         depth = "    "
     splat, start_at = lanes.splat, "x"
-    if lanes is MOVED_BYTES and (t := walk.tile).vectors + t.blocks < VECTOR_REGISTERS - 1:
+    if (
+        replace(lanes, packed=None) == MOVED_BYTES
+        and (t := walk.tile).vectors + t.blocks < VECTOR_REGISTERS - 1
+    ):
         splat = "SPLAT_FLIPPED"
         lines.append("  HOLD_FLIP;")
     if walk.pieces > 1:
@@ -126,6 +166,7 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         elif lanes.has_halves:
             lines.append(f"{depth}  {{")
         lines += [
+            *(f"{depth}  {load}" for load in packed),
             f"{depth}  " + defined("w", weights[name], "const "),
             f"{depth}  {lanes.vector} v;",
             *(
@@ -139,6 +180,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         lines.append(f"{depth}}}")
     if walk.runs > 1:
         lines.append("  }")
+    if form is not None:
+        lines += [f"  {sum_name(0, b)} -= offset;" for b in range(blocks)]
     if not walk.joins_ends:
         return lines
     # The last vectors of weights have a byte of each word, and zeros.
@@ -165,6 +208,8 @@ def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
     Return none if the weights of a panel are less than `MIN_FETCHED_BYTES`.
     """
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
+    if lanes.packed is not None:
+        each = each * lanes.packed.bits // BYTE_BITS
     panel = each * walk.all_steps
     if panel < MIN_FETCHED_BYTES:
         return []
@@ -198,7 +243,7 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     Return the name and the text of a C function that computes the integer sums of a register tile
     and stores them as [positions, outputs].
     """
-    name = f"sums_{_shape_name(walk)}{lanes.suffix}"
+    name = f"sums_{_shape_name(walk)}{lanes.suffix}{_packed_name(lanes)}"
     head = (
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
     )
@@ -239,7 +284,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     applies the output stage (residual, multiplier, shift, clamp) and stores the results.
     """
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
-    name += output_name(stores, lanes.suffix)
+    name += output_name(stores, lanes.suffix) + _packed_name(lanes)
     lines = product_lines(walk, lanes)
     lines += output_lines(walk.tile, stores, lambda p, b: _full_vector(walk, p, b))
     parameters = output_parameters(stores, lanes.element)
@@ -247,6 +292,10 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     head = f"MODEL_TILE void {name}({parameters})"
     narrow = [] if lanes.has_halves else _narrow_lines(walk, stores, lanes)
     return _function(walk, name, head, lines, narrow)
+
+
+def _packed_name(lanes: Lanes) -> str:
+    return "" if lanes.packed is None else f"_{lanes.packed.bits}_bits"
 
 
 def output_name(stores: Stores, suffix: str = "") -> str:

@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
-from ceras_ir.backends.c.packed_weights import BYTES, Format, stored_bits
+from ceras_ir.backends.c.packed_weights import stored_bits
+from ceras_ir.backends.c.packed_words import BYTES, Format
 from ceras_ir.backends.c.sums import analyse
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -164,3 +165,24 @@ def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path, flags=("-Os",))
     (got,) = model.run([sample])
     np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize("moved", (False, True))
+@pytest.mark.parametrize(
+    ("width", "outputs"), ((4, 94), (4, 500), (2, 64), (3, 128), (6, 64), (7, 128))
+)
+def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
+    rng, element = np.random.default_rng(width), UniformType(0.25, storage=IntegerType(width))
+    rows = stored(rng, element, (outputs, 300))
+    unsigned = IntegerType(8, Signedness.UNSIGNED)
+    x_type = UniformType(0.5, 3) if moved else UniformType(0.5, 3, storage=unsigned)
+
+    def matmul(x: SSAValue) -> list[SSAValue]:
+        w = constant(rows, element)
+        return [MatmulOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(7)).result]
+
+    module = make_network([(x_type, (1, 300))], matmul)
+    texts = build(place(module.clone()), COptions()).kernels.functions
+    assert any(name.endswith(f"_{width}_bits") for name in texts)
+    check(module, flags=BUILDS[flags])
