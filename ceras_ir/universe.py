@@ -85,7 +85,11 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
     "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),
     "ceras_ir.transforms.quantization.unfold_qdq": ("unfold-qdq",),
-    "ceras_ir.transforms.quantization.widen_weights": ("float-weights", "widen-weights"),
+    "ceras_ir.transforms.quantization.widen_weights": (
+        "float-weights",
+        "keep-weights",
+        "widen-weights",
+    ),
 }
 """Module -> names of passes and pipelines, sorted. Targets list the passes of the target."""
 

@@ -12,8 +12,8 @@ Access the attributes that specify how the values of a network are stored.
 The attributes are attached to the operation that defines the value, or to the argument.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from math import ceil, ldexp
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil, frexp, ldexp
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
@@ -56,6 +56,9 @@ ROW_FACTORS = "graph.row_factors"
 
 WEIGHT_SCALES = (WEIGHT_EXPONENT, ROW_EXPONENTS, ROW_FACTORS)
 """Attributes that specify the scales of constant weights."""
+
+STORED_TYPE = "graph.stored_type"
+"""The type of less than 8 bits in which the model stores the weights of a float layer."""
 
 LAYER = "graph.layer"
 """The number of an operation, kept by quantization, to compare both forms of a layer."""
@@ -250,6 +253,28 @@ def row_scales(op: Operation) -> list[float] | None:
         return None
     factors = row_factors(op) or (1.0,) * len(rows)
     return [ldexp(f, exponent + row) for row, f in zip(rows, factors, strict=True)]
+
+
+def set_row_scales(op: Operation, scales: Sequence[float]) -> None:
+    """Record the scale of the weights of each output channel; they must be float32 numbers."""
+    pairs = [frexp(scale) for scale in scales]
+    exponents, factors = [e - 1 for _, e in pairs], [2 * m for m, _ in pairs]
+    largest = max(exponents)
+    op.attributes[WEIGHT_EXPONENT] = IntegerAttr(largest, i64)
+    has_factors = any(factor != 1 for factor in factors)
+    if has_factors or min(exponents) < largest:
+        op.attributes[ROW_EXPONENTS] = graph.integers([e - largest for e in exponents])
+    if has_factors:
+        op.attributes[ROW_FACTORS] = DenseArrayBase.from_list(f32, factors)
+
+
+def given_type(op: Operation) -> UniformType | None:
+    """
+    Return the type of less than 8 bits in which the model stores the weights of a float layer, or
+    `None`.
+    """
+    known = op.attributes.get(STORED_TYPE)
+    return known if isinstance(known, UniformType) else None
 
 
 def network_values(block: Block) -> Iterator[SSAValue]:

@@ -27,8 +27,10 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.network.pixels import PIXELS, Pixels
+from ceras_ir.network.storage import STORED_TYPE
 from ceras_ir.support.diagnostics import did_you_mean
 
 MAX_FINITE_EXPONENT = 1000
@@ -123,6 +125,7 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     "graph.row_factors": Rule("array<f32: ...> of factors in [1, 2)", _are_factors),
     "graph.snapped": _kind("unit", UnitAttr),
     "graph.state": _TEXT,
+    STORED_TYPE: _kind("!quant.uniform", UniformType),
     "graph.stored_noise": Rule(
         "decibels before, after and measured",
         lambda a: _numbers(a, FloatAttr, "before", "after", "measured"),

@@ -39,6 +39,7 @@ from ceras_ir.transforms.quantization.set_precision import (
 from ceras_ir.transforms.quantization.set_weight_bits import SetWeightBitsPass
 from ceras_ir.transforms.quantization.split_wide import SplitWidePass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
+from ceras_ir.transforms.quantization.widen_weights import KeepWeightsPass
 from ceras_ir.transforms.quantization_options import (
     CHOOSE_PRECISION,
     CHOOSE_ROW_EXPONENTS,
@@ -144,6 +145,11 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         return Arithmetic() if self.target is None else find_target(self.target).arithmetic
 
     @property
+    def _has_factors(self) -> bool:
+        """Whether scales of narrow weights need not be powers of two."""
+        return self._arithmetic.multipliers and not self._arithmetic.narrow
+
+    @property
     def _rows(self) -> Literal["integer", "float"]:
         if self.rows != "auto":
             return self.rows
@@ -163,6 +169,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),
             with_options_of(SetWeightBitsPass, self),
+            KeepWeightsPass(self._arithmetic.channel_shifts, self._has_factors),
             # Scales of activations.
             with_options_of(FitInputsPass, self),
             with_options_of(EqualizeChannelsPass, self, rows=rows, inputs=self.tail == "float"),
@@ -186,7 +193,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             ChooseRowExponentsPass(
                 spread,
                 costly=self._arithmetic.costly_channel_shifts,
-                factors=self._arithmetic.multipliers and not narrow,
+                factors=self._has_factors,
             ),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),

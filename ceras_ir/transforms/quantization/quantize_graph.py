@@ -37,6 +37,7 @@ from ceras_ir.network.storage import (
     FLOAT_REASON,
     LAYER,
     NARROW,
+    STORED_TYPE,
     drop_value_statistics,
     is_kept_in_float,
     keep_in_float,
@@ -113,7 +114,8 @@ class QuantizeRule(FloatNetworkPass):
         values = QuantizedValues(block)
         for op in list(block.ops):
             if op not in chosen:
-                op.attributes.pop(BITS, None)
+                for name in (BITS, STORED_TYPE):
+                    op.attributes.pop(name, None)
                 for i, operand in enumerate(op.operands):
                     op.operands[i] = values.real(operand, op)
                 is_filled = isinstance(op, graph.PadOp) and not op.is_alias

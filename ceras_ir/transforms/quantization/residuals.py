@@ -32,6 +32,7 @@ from ceras_ir.network.storage import (
     interval,
     max_stored_distance,
     row_exponents,
+    row_factors,
     set_exponent,
     set_range,
     set_width,
@@ -148,7 +149,8 @@ class UnfuseResidualPass(FloatNetworkPass):
     """
     Separate the residual of a layer that cannot add it, in one of two cases:
 
-    1. The residual is finer than the accumulator of a channel, so no left shift aligns it.
+    1. The residual is finer than the accumulator of a channel, or the scales of its weights are no
+       powers of two, so no left shift aligns it.
     2. It is so coarse that the shifted residual could overflow 32 bits.
 
     Runs on final exponents, which `fuse-epilogues` does not know: before, the sum is observed,
@@ -192,6 +194,7 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     rows = row_exponents(op) or (0,)
     shift = value_exponent(residual) - accumulator
     is_aligned = shift >= max(rows) and shift - min(rows) <= MAX_RESIDUAL_SHIFT
+    is_aligned = is_aligned and row_factors(op) is None
     if is_aligned and holds(op, value_exponent):
         return
     low, high = _before_residual(op, residual)

@@ -33,6 +33,7 @@ from ceras_ir.network.storage import (
     affine,
     exponent,
     factor_exponents,
+    given_type,
     interval,
     row_exponents,
     set_exponent,
@@ -229,7 +230,7 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
         for linear in quantized_layers(main):
             spread = ROW_SPREAD if linear.residual is None else self.residual_spread
             weights = graph.constant_array(linear.weights)
-            if weights is None or spread == 0:
+            if weights is None or spread == 0 or given_type(linear) is not None:
                 continue
             rows = weights.astype("float32", copy=False)
             bits = weight_bits(linear)

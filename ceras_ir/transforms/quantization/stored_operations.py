@@ -20,6 +20,7 @@ from ceras_ir.network.function import NAME
 from ceras_ir.network.storage import (
     BITS,
     NARROW,
+    STORED_TYPE,
     WEIGHT_SCALES,
     WIDE,
     Storage,
@@ -168,7 +169,7 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
         remedy = "run --align-scales, then --unfuse-residual, first"
         message = f"the bias does not fit 32 bits, or the residual cannot be aligned: {remedy}"
         raise InputError([Finding(node_name(op), op.name, message)])
-    for name in (BITS, *WEIGHT_SCALES):
+    for name in (BITS, STORED_TYPE, *WEIGHT_SCALES):
         new[-1].attributes.pop(name, None)
     owners = [operand.owner for operand in operands]
     constants = [o for o in owners if isinstance(o, graph.ConstantOp) and o.parent is None]

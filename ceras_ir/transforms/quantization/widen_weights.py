@@ -1,15 +1,23 @@
 """
 Store weights of less than 8 bits as the network and the target need them.
 
-`float-weights` applies to networks without quantized activations. `widen-weights` applies to
-targets, which declare the widths that they store in `Arithmetic.weight_widths`. Other passes accept
-constants of any width.
+`float-weights` and `keep-weights` apply to networks without quantized activations. `widen-weights`
+applies to targets, which declare the widths that they store in `Arithmetic.weight_widths`. Other
+passes accept constants of any width.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, DenseResourceAttr, TensorType
+import numpy as np
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    IntAttr,
+    IntegerAttr,
+    TensorType,
+    i64,
+)
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
@@ -18,15 +26,23 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.function import module_of
-from ceras_ir.network.storage import NARROW
+from ceras_ir.network.function import module_of, quantized_layers
+from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.storage import (
+    BITS,
+    NARROW,
+    STORED_TYPE,
+    given_type,
+    set_row_scales,
+)
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import find_target
 from ceras_ir.targets.shared_options import TargetNameOptions
-from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_qdq import folded
 from ceras_ir.transforms.rebuilding import erase_unused
 
@@ -54,27 +70,99 @@ class FloatWeightsPass(NetworkPass):
     name = "float-weights"
 
     quantizes: bool = False
-    """Whether the network will be quantized, for the note."""
+    """Whether the network will be quantized; then `keep-weights` restores the integers."""
 
     def change(self, main: FuncOp) -> None:
-        module = module_of(main)
-        if carries_quantization(module):
+        found = [op for op in module_of(main).walk() if isinstance(op, graph.DequantizeOp)]
+        found = [op for op in found if graph.stored_element(op.input).width < NARROW]
+        if not found or carries_quantization(module_of(main)):
             return
         layers: dict[int, dict[Operation, None]] = {}
-        for op in list(module.walk()):
-            if not isinstance(op, graph.DequantizeOp):
-                continue
-            width = graph.stored_element(op.input).width
-            if width >= NARROW or (new := folded(op)) is None:
-                continue
-            layers.setdefault(width, {}).update(dict.fromkeys(u.operation for u in op.result.uses))
-            constant = op.input.owner
-            assert isinstance(constant, graph.ConstantOp)
+        for op in found:
+            constant, element = op.input.owner, graph.stored_element(op.input)
+            users = [use.operation for use in op.result.uses]
+            for user in users if self.quantizes else ():
+                if isinstance(user, graph.LinearOperation) and user.weights is op.result:
+                    user.attributes[STORED_TYPE] = element
+            layers.setdefault(element.width, {}).update(dict.fromkeys(users))
+            new = folded(op)
+            # Only constants are dequantized if no activation is quantized.
+            assert new is not None and isinstance(constant, graph.ConstantOp)
             Rewriter.replace_op(op, new)
             erase_unused(constant)
-        for width, users in sorted(layers.items()):
-            verb = "quantized to int8 again" if self.quantizes else "computed in float32"
-            remark(f"{self.name}: note: {_counted(len(users), width)} {verb}")
+        for width, users in sorted(layers.items()) if not self.quantizes else ():
+            remark(f"{self.name}: note: {_counted(len(users), width)} computed in float32")
+
+
+@dataclass(frozen=True)
+class KeepWeightsPass(FloatNetworkPass):
+    """
+    Store the weights that `float-weights` converted to float in the integers of the model again,
+    with the same scales: set the attributes from which `quantize-graph` takes them.
+
+    Other layers are stored in 8 bits, with scales that later passes choose: if a pass such as
+    `fold-affine` changed the weights, and if the target does not compute such zero points or
+    scales. A note on stderr gives the number of these layers. Changes no value.
+
+    Before:
+
+        %w = graph.constant dense<[[3.5, -4.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+        %y = graph.matmul %x, %w {graph.stored_type = !quant.uniform<i4:f32, 0.5>}
+            : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %w = graph.constant dense<[[3.5, -4.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+        %y = graph.matmul %x, %w {graph.stored_type = !quant.uniform<i4:f32, 0.5>,
+            graph.weight_bits = 4 : i64, graph.weight_exponent = -1 : i64}
+            : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+    """
+
+    name = "keep-weights"
+
+    rows: bool = True
+    """The target has a shift per output channel."""
+    factors: bool = True
+    """The target multiplies sums, so that scales need not be powers of two."""
+
+    def change(self, main: FuncOp) -> None:
+        widened: dict[int, int] = {}
+        for op in quantized_layers(main):
+            if (element := given_type(op)) is None:
+                continue
+            if BITS in op.attributes:  # The user decides.
+                del op.attributes[STORED_TYPE]
+            elif self._computes(element) and _holds(element, op.weights):
+                scales = [scale.data for scale in element.scales]
+                rows = graph.shape_of(op.weights)[0]
+                op.attributes[BITS] = IntegerAttr(element.width, i64)
+                set_row_scales(op, scales if element.is_per_axis else scales * rows)
+            else:
+                del op.attributes[STORED_TYPE]
+                widened[element.width] = widened.get(element.width, 0) + 1
+        for width, count in sorted(widened.items()):
+            remark(f"{self.name}: note: {_counted(count, width)} quantized to int8 again")
+
+    def _computes(self, element: UniformType) -> bool:
+        axis = element.axis.data if isinstance(element.axis, IntAttr) else 0
+        scales = {scale.data for scale in element.scales}
+        # The signed integers, as which the weights will be stored, have the zero point 0.
+        centre = 0 if element.is_signed else 1 << element.width - 1
+        return (
+            axis == 0
+            and all(point.data == centre for point in element.zero_points)
+            and (self.rows or len(scales) == 1)
+            and (self.factors or has_power_scales(element))
+        )
+
+
+def _holds(element: UniformType, weights: SSAValue) -> bool:
+    """Return whether constant float weights are exactly integers of the type `element`."""
+    real = graph.constant_array(weights)
+    if real is None or (element.is_per_axis and len(real) != len(element.scales)):
+        return False
+    real = real.astype(np.float32, copy=False)
+    return bool((dequantize(quantize(real, element), element) == real).all())
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.integer import dequantize, quantize, scales
-from ceras_ir.network.storage import Storage, signed_bounds
+from ceras_ir.network.storage import NARROW, Storage, signed_bounds
 
 MULTIPLIER_BITS, MAX_SHIFT = 31, 47
 """The multiplier width that 64-bit products allow, and the longest shift of accelerators."""
@@ -171,15 +171,15 @@ def stored_constant(
     rows: Sequence[float] | None = None,
 ) -> graph.ConstantOp:
     """
-    Return a constant as integers, rounded half to even. Without a zero point, the range is
-    symmetric ([-127, 127] for 8 bits). `rows` has the scale for each index of the first axis, such
-    as an output channel; by default, all have the scale of `storage`.
+    Return a constant as integers, rounded half to even. Without a zero point, the range of 8 bits
+    or more is symmetric ([-127, 127] for 8 bits). `rows` has the scale for each index of the first
+    axis, such as an output channel; by default, all have the scale of `storage`.
     """
     element, (low, high) = storage.element, signed_bounds(storage.bits)
     if rows is not None:
         element = UniformType(rows, storage=element.storage, axis=0)
     scaled = np.rint(values.astype(np.float32) / scales(element, values.ndim))
-    lowest = low if storage.zero_point else -high
+    lowest = low if storage.zero_point or storage.bits < NARROW else -high
     stored = np.clip(scaled + storage.zero_point, lowest, high).astype(numpy_dtype(element))
     return graph.ConstantOp.from_array(stored, element, location=location)
 

@@ -24,6 +24,7 @@ from ceras_ir.network.storage import (
     Storage,
     common_storage,
     exponent,
+    given_type,
     is_kept_in_float,
     missing_range,
     network_values,
@@ -230,11 +231,13 @@ ADDITIONS = graph.Binary.ADD, graph.Binary.SUB
 def absorbs(op: Operation) -> bool:
     """
     Return whether `op` is a float layer with constant weights and bias. Factors of the channels of
-    operand and result can then be moved into these constants.
+    operand and result can then be moved into these constants. Weights of few bits in the model keep
+    their integers.
     """
     return (
         isinstance(op, graph.LinearOperation)
         and not op.is_quantized
+        and given_type(op) is None
         and not isinstance(op.input.owner, graph.ConstantOp)
         and isinstance(op.weights.owner, graph.ConstantOp)
         and (op.bias is None or isinstance(op.bias.owner, graph.ConstantOp))

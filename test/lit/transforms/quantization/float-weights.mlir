@@ -1,11 +1,17 @@
 // RUN: ceras-opt %s --split-input-file --float-weights 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
-// RUN: ceras-opt %s --split-input-file --float-weights=quantizes=true 2>&1 >/dev/null | filecheck %s --check-prefix=AGAIN
+// RUN: ceras-opt %s --split-input-file --float-weights=quantizes=true 2>&1 | filecheck %s --check-prefix=MARKED
 
 // Two layers with common weights. Weights of 8 bits are not changed.
 // NOTE:     float-weights: note: 2 layers with 4-bit weights are computed in float32
 // NOTE-NOT: note
-// AGAIN:    float-weights: note: 2 layers with 4-bit weights are quantized to int8 again
+// Before quantization, layers are marked for keep-weights instead.
+// MARKED-NOT:  note
+// MARKED-LABEL: func.func @main(
+// MARKED-NEXT:    graph.constant
+// MARKED-NEXT:    graph.matmul {{.*}} {graph.stored_type = !quant.uniform<u4:f32:1, {0.5:6, 1.5:3}>} :
+// MARKED-NEXT:    graph.matmul {{.*}} {graph.stored_type = !quant.uniform<u4:f32:1, {0.5:6, 1.5:3}>} :
+// MARKED-NOT:     graph.stored_type
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[W:.*]] = graph.constant dense<[{{\[}}4.500000e+00, -4.500000e+00]]> : tensor<1x2xf32> : tensor<1x2xf32>
 // CHECK-NEXT:    graph.matmul %x, %[[W]]

@@ -1,12 +1,12 @@
 // RUN: ceras-opt %s --split-input-file --widen-weights 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
 // RUN: ceras-opt %s --split-input-file --widen-weights="target=interp" | filecheck %s --check-prefix=KEPT
-// RUN: ceras-opt %s --split-input-file --widen-weights="target=c" 2>&1 >/dev/null | filecheck %s --check-prefix=NAMED
+// RUN: %if vta %{ ceras-opt %s --split-input-file --widen-weights="target=vta" 2>&1 >/dev/null | filecheck %s --check-prefix=NAMED %}
 
 // Integers, scales and zero points remain; so does what has 8 bits or more.
 // NOTE:      widen-weights: note: 1 layer with 2-bit weights is stored as int8: the target stores weights in 8 bits
 // NOTE-NEXT: widen-weights: note: 2 layers with 4-bit weights are stored as int8: the target stores weights in 8 bits
-// NAMED:     2 layers with 4-bit weights are stored as int8: target c stores weights in
+// NAMED:     2 layers with 4-bit weights are stored as int8: target vta stores weights in
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    graph.constant dense<[{{\[}}7, -8]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32:0, {0.5:-1}>>
 // CHECK-NEXT:    graph.constant dense<100> : tensor<1xi32> : tensor<1x!quant.uniform<i32:f32:0, {0.25}>>
