@@ -6,10 +6,11 @@ weights and requantization, and the integers are compared with the interpreter.
 
     python benchmarks/cortex_m.py [--board NAME] [--flags=-O2] [--bits 4]
     python benchmarks/cortex_m.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
-                                  [--state h=hn]...
+                                  [--state h=hn]... [--bits 4] [--optimize balanced]
 
 With `--bits`, weights have fewer bits than 8. The second form counts a network as `ceras-compile
---target c --optimize speed` deploys it. For a network with states, it counts a step.
+--target c --optimize speed` deploys it, or with another `--optimize`. For a network with states, it
+counts a step.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from firmware import sizes, write_files
@@ -32,6 +34,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.machines import Board, COptions, load_machine
+from ceras_ir.backends.c.names import Goal
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -166,17 +169,20 @@ def whole_network(
     board: str,
     flags: Sequence[str],
     states: Mapping[str, str],
+    optimize: Goal,
+    bits: int,
 ) -> str:
     """
-    Return flash, SRAM and instructions of a network in int8, and assert that the results are
-    correct.
+    Return flash, SRAM and instructions of a network in int8 with weights of `bits` bits, and assert
+    that the results are correct.
     """
     network = read_network(path, states=states)
     options = BuildOptions(
-        CTarget(board=board, optimize="speed"),
+        CTarget(board=board, optimize=optimize),
         quantize="int8",
         calibration=calibrate,
         io="int8",
+        weight_bits=(str(bits),) if bits < 8 else (),
         # A quantized model has its scales, and no pass chooses them.
         recipe=() if carries_quantization(network) else ("none",),
     )
@@ -213,6 +219,9 @@ def main() -> None:
     parser.add_argument("--network", metavar="MODEL.onnx", help="count a whole network instead")
     parser.add_argument("--calibrate", metavar="DATA.npz", help="calibration data of --network")
     parser.add_argument("--board", default=BOARD, help="(default: %(default)s)")
+    parser.add_argument(
+        "--optimize", choices=get_args(Goal), default="speed", help="of --network (default: speed)"
+    )
     parser.add_argument("--state", metavar="h=hn", action="append", default=[], help="of --network")
     arguments = parser.parse_args()
     if not available():
@@ -222,7 +231,8 @@ def main() -> None:
         states = {name: result for name, _, result in (s.partition("=") for s in arguments.state)}
         model, data = arguments.network, arguments.calibrate
         try:
-            print(whole_network(model, data, arguments.board, flags, states))
+            given = arguments.board, flags, states, arguments.optimize, arguments.bits
+            print(whole_network(model, data, *given))
         except (InputError, UnsupportedError) as error:
             raise SystemExit(str(error)) from None
         return
