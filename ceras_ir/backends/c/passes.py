@@ -39,7 +39,6 @@ from ceras_ir.dialects.graph import (
     element_of,
     quantized_element,
     shape_of,
-    stored_element,
 )
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
@@ -75,7 +74,8 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
 
     The encoding is `#sparse.coo`, or `#sparse.block` of 1x4 if it is smaller. A layer is encoded if
     the cost model of `board` predicts less time for the sparse kernel than for the dense kernel.
-    Without a board, the model describes a processor with vectors of 16 lanes.
+    Without a board, the model describes a processor with vectors of 16 lanes. Encodings store
+    weights of fewer than 8 bits in bytes, only if they need less memory than packed weights.
 
     Exact: constants keep all elements. Integer sums do not depend on the order of terms. The sparse
     kernel adds floats in the order that the operation defines.
@@ -112,9 +112,12 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
             cost = self.cost(layer, weights)
             if cost is None or cost.sparse >= cost.dense:
                 continue
-            value = smallest(weights)
-            kind = TensorType(element_of(layer.weights), value.shape)
-            new = ConstantOp(value, kind, location=constant.location)
+            value, element = smallest(weights), element_of(layer.weights)
+            if isinstance(element, UniformType) and element.width < BYTE_BITS:
+                if value.nbytes >= element.packed_bytes(value.shape):
+                    continue
+                element = element.widened(BYTE_BITS)  # Encodings store bytes.
+            new = ConstantOp(value, TensorType(element, value.shape), location=constant.location)
             Rewriter.insert_op(new, InsertPoint.before(layer))
             layer.operands[1] = new.result
             erase_unused(constant)
@@ -141,8 +144,6 @@ def _has_kernel(layer: LinearOperation) -> bool:
         return False
     if not layer.is_quantized:
         return layer.weight_scale is None
-    if stored_element(layer.weights).width < BYTE_BITS:
-        return False
     from ceras_ir.backends.c.linear_sparse import fits_sparse
     from ceras_ir.backends.c.sums import analyse
     from ceras_ir.backends.c.values import Refused
