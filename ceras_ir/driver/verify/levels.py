@@ -70,6 +70,7 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 )
 from ceras_ir.transforms.quantization.analysis.output_softmax import softmax_of_outputs
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 Outputs = dict[str, Array]
 NamedResults = list[tuple[str, Array]]
@@ -172,13 +173,14 @@ class LevelComparison:
             written = None
             if stage.level == QUANTIZED and not stage.added:
                 # Snapping of scales, before `quantize`, changes the network.
-                *ahead, quantize = stage.passes
-                run_stages(ctx, self.module, [replace(stage, passes=tuple(ahead))])
+                names = [each.name for each in stage.passes]
+                first = names.index(QuantizePass.name)
+                run_stages(ctx, self.module, [replace(stage, passes=stage.passes[:first])])
                 # A scale of weights does not determine the integers of activations.
                 main = main_function(self.module)
                 if is_quantized(main) and carries_quantization(self.module):
                     written = self.module.clone()
-                stage = replace(stage, passes=(quantize,))
+                stage = replace(stage, passes=stage.passes[first:])
             run_stages(ctx, self.module, [stage], watching=self.watching)
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
