@@ -97,8 +97,8 @@ class FloatWeightsPass(NetworkPass):
 @dataclass(frozen=True)
 class KeepWeightsPass(FloatNetworkPass):
     """
-    Store the weights that `float-weights` converted to float in the integers of the model again,
-    with the same scales: set the attributes from which `quantize-graph` takes them.
+    Choose the scales of the model for weights that `float-weights` converted to float.
+    `quantize-graph` then stores them in the integers of the model again.
 
     Other layers are stored in 8 bits, with scales that later passes choose: if a pass such as
     `fold-affine` changed the weights, and if the target does not compute such zero points or
