@@ -420,28 +420,66 @@ class RowChunks:
         return packed.astype(np.uint8).view(np.int8)
 
 
+NIBBLE_BITS = 4
+"""The bits of weights that products of few rows unpack in registers."""
+
+_BYTES = {
+    "BEGIN": "",
+    "LOAD": '    "ldmia r2!, {r10, r11, r12, lr}\\n\\t"\n',
+    "END": "",
+    "WORD": "dsp_read(weights + 16 * (i >> 1) + 8 * pair + 4 * (i & 1))",
+    "LESS": "",
+}
+_NIBBLES = {
+    "BEGIN": _assembler(["mov r0, #0x0f0f0f0f"]) + "\n",
+    "LOAD": _assembler(
+        [
+            "ldrd r11, lr, [r2], #8",
+            "and r10, r0, r11",
+            "and r11, r0, r11, lsr #4",
+            "and r12, r0, lr",
+            "and lr, r0, lr, lsr #4",
+        ]
+    )
+    + "\n",
+    "END": _assembler(["sub r9, r9, r3", "sub r11, r11, r3"]) + "\n",
+    "WORD": "(dsp_read(weights + 8 * (i >> 1) + 4 * pair) >> (4 * (i & 1))) & 0x0f0f0f0fu",
+    "LESS": " - offset",
+}
+"""The parts of the C function `dsp_rows` for weights of 8 bits, and for weights of 4 bits."""
+
+
 def few_positions(of: IntegerLayer) -> None:
     """Print a matrix product with fewer output positions (rows) than a tile has."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
-    chunks, groups = RowChunks.of(of.sums.centred()), -(-n // TILE_ROWS)
-    bits = stored_bits(of.sums)
+    bits, groups = stored_bits(of.sums), -(-n // TILE_ROWS)
+    in_registers = bits == NIBBLE_BITS
+    added = 1 << (bits - 1) if in_registers else 128
+    weights = of.sums.centred()
+    chunks = RowChunks.of(weights + added if in_registers else weights)
 
     def packed() -> NDArray[np.int8]:
-        return chunks.packed(of.sums.centred(), 128 if bits == BYTE_BITS else 0)
+        return chunks.packed(weights, added if bits == BYTE_BITS else 0)
 
     panels = WeightPanels.add(layer, bits, groups, TILE_ROWS * k, packed)
-    source, expand = panels.expanded(layer, "group", UNSIGNED_FIRST)
+    if in_registers:
+        source, expand = f"(const int8_t *)({panels.at('group')})", list[str]()
+    else:
+        source, expand = panels.expanded(layer, "group", UNSIGNED_FIRST)
     function = layer.kernels.use(
         "dsp_rows",
-        NAME=str(chunks.words),
+        NAME=f"{chunks.words}{'_4_bits' if in_registers else ''}",
         WORDS=str(chunks.words),
         LOOPS=str(chunks.words // chunks.steps),
         STEPS=str(chunks.steps),
+        **(_NIBBLES if in_registers else _BYTES),
     )
     total = layer.kernels.use("dsp_sum")
     layer.scratch("uint32_t", "row", k // 2, 4)
     words = 2 * chunks.words
-    offsets = ", ".join(f"128 * {total}(row + {words * i}, {words})" for i in range(chunks.count))
+    starts = (words * i for i in range(chunks.count))
+    offsets = ", ".join(f"{added} * {total}(row + {start}, {words})" for start in starts)
+    chunk_bytes = chunks.words * (8 if in_registers else 16)
     body = [
         f"const int32_t at = p * {n};",
         f"dsp_widen(row, {of.x} + p * {k}, {k});",
@@ -452,7 +490,7 @@ def few_positions(of: IntegerLayer) -> None:
         f"  const int8_t *from = {source};",
         f"  int32_t sums[{TILE_ROWS}] = {{{', '.join(f'{of.bias}[f + {i}]' for i in range(4))}}};",
         f"  for (int32_t i = 0; i < {chunks.count}; ++i)",
-        f"    {function}(sums, row + {words} * i, from + {16 * chunks.words} * i, offsets[i]);",
+        f"    {function}(sums, row + {words} * i, from + {chunk_bytes} * i, offsets[i]);",
         f"  for (int32_t i = 0; i < {TILE_ROWS}; ++i) {{",
         "    const int32_t o = f + i;",
         *(f"    {t}" for t in of.epilogue("sums[i]")),
