@@ -25,6 +25,7 @@ from ceras_ir.targets.capabilities import (
     takes_runs_only,
 )
 from ceras_ir.targets.protocol import (
+    BYTE_WIDTHS,
     MEMORY,
     PLACED,
     ROW_SPREAD,
@@ -38,6 +39,7 @@ from ceras_ir.targets.protocol import (
 )
 
 __all__ = [
+    "BYTE_WIDTHS",
     "MEMORY",
     "MICROSECONDS",
     "PLACED",

@@ -49,6 +49,9 @@ MEMORY = "memory"
 ROW_SPREAD = 10
 """The supported number of octaves between the scales of channels of a layer."""
 
+BYTE_WIDTHS = tuple(range(1, 9))
+"""The bits of weights that a byte can hold."""
+
 
 @dataclass(frozen=True)
 class Arithmetic:

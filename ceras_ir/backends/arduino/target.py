@@ -20,6 +20,7 @@ from ceras_ir.command.output_files import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
+    BYTE_WIDTHS,
     ROW_SPREAD,
     Arithmetic,
     Emission,
@@ -44,7 +45,7 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS)
     keeps_states = True
     programs: ClassVar = {
         "build and upload sketches": ("arduino-cli", "arduino"),

@@ -40,9 +40,10 @@ from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.graph.camera import PACKED, PLANAR
 from ceras_ir.dialects.graph.pooling import Resize
 from ceras_ir.dialects.mem import CPU
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.pipeline.summary import used_bytes
-from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.transforms.memory import liveness
 
@@ -469,18 +470,42 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
     """
     Add the kernel, the modelled time in microseconds and the number of instructions of each layer
     to the entry of the layer in the report. An entry belongs to a layer if both have the same
-    operation; without `latency`, times are omitted.
+    operation; without `latency`, times are omitted. A note on stderr gives the number of layers
+    with weights below 8 bits of which the kernel reads bytes.
     """
+    widened = 0
     for entry, layer in zip(entries_of(entries, (x.op for x in layers)), layers, strict=True):
         if entry is None:
             continue
         entry |= layer.modelled
+        if (size := _widened_bytes(layer)) is not None:
+            entry |= {"weight_bits": BYTE_BITS, "weight_bytes": size}
+            widened += 1
         if layer.kernel:
             entry["kernel"] = layer.kernel
         if latency is not None:
             entry[MICROSECONDS] = round(latency.times[layer.index], 3)
             if layer.index in latency.instructions:
                 entry["instructions"] = latency.instructions[layer.index]
+    if widened:
+        remark(
+            f"target c: note: {widened} layer{'s' * (widened > 1)} with weights below 8 bits "
+            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (depthwise, "
+            "sparse, Helium) read bytes: 8 bits are as small and more accurate"
+        )
+
+
+def _widened_bytes(layer: Layer) -> int | None:
+    """
+    Return the bytes of constant weights that have less than 8 bits and are stored in bytes;
+    otherwise `None`.
+    """
+    if layer.packs_weights or not isinstance(layer.op, graph.LinearOperation):
+        return None
+    element, owner = graph.quantized_element(layer.op.weights), layer.op.weights.owner
+    if element is None or element.width >= BYTE_BITS or not isinstance(owner, graph.ConstantOp):
+        return None
+    return prod(graph.shape_of(owner.result)) if owner.encoded is None else owner.encoded.nbytes
 
 
 def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:

@@ -93,6 +93,7 @@ class WeightPanels:
         def packed() -> NDArray[np.uint32]:
             return form.pack(data().reshape(count, size).view(np.int8))
 
+        layer.packs_weights = True
         words = count * form.padded(size) * bits // 32
         name = layer.constant("weights", "uint32_t", words, 4, packed, condition)
         return cls(name, count, size, form)

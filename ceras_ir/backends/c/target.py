@@ -20,6 +20,7 @@ from ceras_ir.backends.c.names import (
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
+    BYTE_WIDTHS,
     MEMORY,
     PLACED,
     ROW_SPREAD,
@@ -60,7 +61,7 @@ class CTarget(
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=tuple(range(1, 9)))
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS)
     verified_by_default = True
     runs_natively = True
     keeps_states = True

@@ -11,6 +11,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.costs import annotate
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
@@ -22,6 +23,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.report import Entry
+from ceras_ir.support.diagnostics import node_name
 
 WIDTHS = range(2, 8)
 
@@ -138,6 +141,28 @@ def test_flash_has_packed_bytes(width: int, options: str):
     model = build(module, OPTIONS[options])
     weights = {c.nbytes for c in model.pool.constants if c.name == "layer_0_weights"}
     assert weights == {64 * 256 * width // 8}
+
+
+@pytest.mark.parametrize(("groups", "bits", "size"), [(1, 4, 288), (8, 8, 72)])
+def test_the_report_has_the_width_in_flash(
+    groups: int, bits: int, size: int, capsys: pytest.CaptureFixture[str]
+):
+    """The kernel of depthwise layers reads bytes."""
+    element = UniformType(0.25, storage=IntegerType(4))
+    filters = stored(np.random.default_rng(groups), element, (8, 3, 3, 8 // groups))
+
+    def convolution(x: SSAValue) -> list[SSAValue]:
+        w, pads, y_type = constant(filters, element), (1, 1, 1, 1), UniformType(1.0)
+        kept = {"result_element": y_type, "requant": RequantAttr(9)}
+        return [Conv2dOp(x, w, groups=groups, padding=pads, **kept).result]
+
+    module = place(make_network([(UniformType(0.5), (1, 5, 5, 8))], convolution))
+    model = build(module, COptions())
+    entry: Entry = {"op": "conv2d", "name": node_name(model.layers[0].op)}
+    entry |= {"weight_bits": 4, "weight_bytes": 288 // groups}
+    annotate([entry], model.layers, None)
+    assert (entry["weight_bits"], entry["weight_bytes"]) == (bits, size)
+    assert ("1 layer with weights below 8 bits" in capsys.readouterr().err) == (bits == 8)
 
 
 def test_a_zero_point_needs_more_bits():
