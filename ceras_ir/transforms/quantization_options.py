@@ -295,8 +295,9 @@ def bits_and_layer(
     Return the bits and the name or pattern of layers in an entry of `--weight-bits`: `8:conv1`
     gives `(8, "conv1")`, `4` gives `(4, None)`. Raise `error` for another form.
     """
-    bits, _, layer = entry.partition(":")
-    if not bits.isdecimal() or not MIN_WEIGHT_BITS <= int(bits) <= MAX_WEIGHT_BITS:
+    bits, colon, layer = entry.partition(":")
+    has_form = bits.isdecimal() and (layer or not colon)
+    if not has_form or not MIN_WEIGHT_BITS <= int(bits) <= MAX_WEIGHT_BITS:
         raise error(
             f"weights have {MIN_WEIGHT_BITS} to {MAX_WEIGHT_BITS} bits, as BITS or BITS:LAYER, got "
             f"'{entry}'"

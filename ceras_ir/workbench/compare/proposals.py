@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import Array, as_samples
 from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.report import weight_bytes
@@ -99,7 +100,9 @@ def remedies(
     if dead:
         found.append(always_zero)
     name = pattern_of(layer.name)
-    if layer.bits == 8:
+    if layer.weight_bits < BYTE_BITS:
+        found.append(f"'8:{name}', a further entry of --weight-bits, keeps 8 bits of its weights")
+    if layer.bits == BYTE_BITS:
         found.append(f"--int16 '{name}' stores the result in 16 bits")
     found.append(f"--float '{name}' computes it in float")
     return found

@@ -26,6 +26,14 @@ def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
     assert text == "1 of 3 layers cause half of the noise at the outputs, the worst 70%"
 
 
+def test_more_bits_are_proposed_for_narrow_weights() -> None:
+    noisy = layer(0.0)
+    noisy.isolated, noisy.weight_bits = 100.0, 4
+    assert any("'8:dense', a further entry of --weight-bits" in text for text in remedies(noisy))
+    noisy.weight_bits = 8
+    assert "--weight-bits" not in " ".join(remedies(noisy))
+
+
 def test_what_the_recipe_did_is_not_proposed() -> None:
     noisy = layer(0.0)
     noisy.isolated, noisy.low, noisy.high = 100.0, 0.0, 1.0

@@ -22,7 +22,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.lookup import FUNCTION
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.interpreters.network import Sequence, with_states
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import (
@@ -55,6 +55,8 @@ class LayerNoise:
     """The type of the quantized result; None if it is float."""
     reference_scale: float | None = None
     """The scale of the result in the reference network; None if that is float."""
+    weight_bits: int = BYTE_BITS
+    """The bits of integer weights; 8 without such weights."""
     low: float = np.inf
     high: float = -np.inf
     moments: Moments = field(default_factory=Moments)
@@ -219,6 +221,7 @@ class NoiseMeter:
                 (graph.shape_of(op.results[0]) or (1,))[-1],
                 element,
                 steps[number],
+                _weight_bits(op),
             )
         self.interpreter = interpreter_of(quantized)
 
@@ -394,6 +397,11 @@ def _only_rounds(op: Operation) -> bool:
             stored.high,
         )
     return isinstance(op, graph.QuantizeOp | graph.DequantizeOp)
+
+
+def _weight_bits(op: Operation) -> int:
+    element = graph.quantized_element(op.weights) if isinstance(op, graph.LinearOperation) else None
+    return BYTE_BITS if element is None else element.width
 
 
 def _operator(op: Operation) -> str:
