@@ -65,6 +65,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.targets.protocol import PLACED, Stage, require_members
+from ceras_ir.transforms.quantization_options import MAX_WEIGHT_BITS
 
 if TYPE_CHECKING:
     from ceras_ir.pipeline.build import Build
@@ -342,6 +343,9 @@ def trials(options: BuildOptions) -> Iterator[OptionTrial]:
     Yield changes of `options` that make the network smaller, in the order of lost accuracy and
     required work. `options` must be resolved (without defaults that depend on the network).
     """
+    narrow = "--weight-bits 4"
+    packs = min(options.target.arithmetic.weight_widths) < MAX_WEIGHT_BITS
+    loss = f"ceras-compare {narrow} prints the loss of accuracy"
     if options.is_quantized:
         if options.io == "model":
             yield OptionTrial("--io int8", replace(options, io="int8"))
@@ -350,6 +354,8 @@ def trials(options: BuildOptions) -> Iterator[OptionTrial]:
             if options.io == "model":
                 both = replace(options, io="int8", budget=0.0)
                 yield OptionTrial("--budget 0 --io int8", both)
+        if packs and not options.weight_bits and not options.has_applied_quantization:
+            yield OptionTrial(narrow, replace(options, weight_bits=("4",)), loss)
         return
     data = "--calibrate DATA.npz keeps the accuracy"
     int8 = replace(options, quantize="int8")
@@ -357,6 +363,9 @@ def trials(options: BuildOptions) -> Iterator[OptionTrial]:
     yield OptionTrial("--quantize int8 --io int8", replace(int8, io="int8"), data)
     both = replace(int8, io="int8", budget=0.0)
     yield OptionTrial("--quantize int8 --io int8 --budget 0", both, data)
+    if packs:
+        weights = replace(int8, weight_bits=("4",))
+        yield OptionTrial(f"--quantize int8 {narrow}", weights, f"{data}; {loss}")
 
 
 def remedied(

@@ -6,6 +6,7 @@ It is the smallest change with which the network compiles and fits.
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,4 +107,6 @@ def test_nothing_is_tried_that_takes_longer_than_there_is(
 
 def test_a_network_that_is_as_small_as_options_make_it_has_no_trials():
     options = BuildOptions(ArduinoTarget(), quantize="int8", io="int8")
-    assert [trial.change for trial in trials(options)] == ["--budget 0"]
+    assert [trial.change for trial in trials(options)] == ["--budget 0", "--weight-bits 4"]
+    smallest = replace(options, budget=0.0, weight_bits=("4",))
+    assert not list(trials(smallest))
