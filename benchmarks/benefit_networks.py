@@ -480,6 +480,19 @@ def slopes_per_channel() -> onnx.ModelProto:
     return n.model(x)
 
 
+def narrow_weights() -> onnx.ModelProto:
+    """Return matrix products with weights of 4 bits, between floats."""
+    n = Net(37)
+    x = n.input(4, 64)
+    for _ in range(2):
+        name, integers = f"k{len(n.constants)}", n.random.integers(-8, 8, 64 * 64)
+        shape = (64, 64)
+        n.constants.append(helper.make_tensor(name, TensorProto.INT4, shape, integers.tolist()))
+        weights = n.op("DequantizeLinear", name, n.constant(1 / 64))
+        x = n.op("Relu", n.op("MatMul", x, weights))
+    return n.model(x, opset=21)
+
+
 def silu_between_qdq() -> onnx.ModelProto:
     """Return Q/DQ around layers with SiLU, and data movement before QuantizeLinear."""
     n = Net(36)
@@ -649,6 +662,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "wide_factors": wide_factors,
     "sub_bands": sub_bands,
     "slopes_per_channel": slopes_per_channel,
+    "narrow_weights": narrow_weights,
     "silu_between_qdq": silu_between_qdq,
     "wide_values": wide_values,
     "far_rows": far_rows,

@@ -168,7 +168,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             # The operations that are computed in integers, and their forms.
             with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),
-            with_options_of(SetWeightBitsPass, self),
+            *([with_options_of(SetWeightBitsPass, self)] if self.weight_bits else []),
             KeepWeightsPass(self._arithmetic.channel_shifts, self._has_factors),
             # Scales of activations.
             with_options_of(FitInputsPass, self),

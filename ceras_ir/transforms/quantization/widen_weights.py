@@ -120,9 +120,9 @@ class KeepWeightsPass(FloatNetworkPass):
 
     name = "keep-weights"
 
-    rows: bool = True
+    channel_shifts: bool = True
     """The target has a shift per output channel."""
-    factors: bool = True
+    multipliers: bool = True
     """The target multiplies sums, so that scales need not be powers of two."""
 
     def change(self, main: FuncOp) -> None:
@@ -151,8 +151,8 @@ class KeepWeightsPass(FloatNetworkPass):
         return (
             axis == 0
             and all(point.data == centre for point in element.zero_points)
-            and (self.rows or len(scales) == 1)
-            and (self.factors or has_power_scales(element))
+            and (self.channel_shifts or len(scales) == 1)
+            and (self.multipliers or has_power_scales(element))
         )
 
 

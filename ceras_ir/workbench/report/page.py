@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.support.timeline import legend, timeline_picture
 from ceras_ir.workbench.pages import (
     Card,
@@ -281,7 +282,10 @@ def _layers(content: Content, colours: dict[str, str]) -> Table:
     rows = content.layers
     timed = any(row.microseconds is not None for row in rows)
     longest = max((row.microseconds or 0.0 for row in rows), default=0.0) or 1.0
-    extra = [key for key in OPTIONAL_COLUMNS if any(key in row.facts for row in rows)]
+    facts = [row.facts for row in rows]
+    extra = [key for key in OPTIONAL_COLUMNS if any(key in known for known in facts)]
+    if all(known.get("weight_bits", BYTE_BITS) == BYTE_BITS for known in facts):
+        extra = [key for key in extra if key != "weight_bits"]
     kernels = any(row.facts.get("kernel") for row in rows)
     noise = {(n.name, n.op): n for n in content.noise}
     columns = [Column("#"), Column("layer", "name"), Column("operation", "text")]

@@ -1,6 +1,6 @@
 // RUN: ceras-opt %s --split-input-file --keep-weights 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
-// RUN: ceras-opt %s --split-input-file --keep-weights="rows=false factors=false" | filecheck %s --check-prefix=PLAIN
+// RUN: ceras-opt %s --split-input-file --keep-weights="channel-shifts=false multipliers=false" | filecheck %s --check-prefix=PLAIN
 
 // Scales that are no powers of two need multipliers, and different scales need a shift per channel.
 // NOTE:     keep-weights: note: 3 layers with 4-bit weights are quantized to int8 again
