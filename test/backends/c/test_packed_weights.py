@@ -152,9 +152,12 @@ def test_the_report_has_the_width_in_flash(
     filters = stored(np.random.default_rng(groups), element, (8, 3, 3, 8 // groups))
 
     def convolution(x: SSAValue) -> list[SSAValue]:
-        w, pads, y_type = constant(filters, element), (1, 1, 1, 1), UniformType(1.0)
-        kept = {"result_element": y_type, "requant": RequantAttr(9)}
-        return [Conv2dOp(x, w, groups=groups, padding=pads, **kept).result]
+        w, y_type, requant = constant(filters, element), UniformType(1.0), RequantAttr(9)
+        return [
+            Conv2dOp(
+                x, w, groups=groups, padding=(1, 1, 1, 1), result_element=y_type, requant=requant
+            ).result
+        ]
 
     module = place(make_network([(UniformType(0.5), (1, 5, 5, 8))], convolution))
     model = build(module, COptions())
