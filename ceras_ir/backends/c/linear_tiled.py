@@ -21,7 +21,12 @@ from ceras_ir.backends.c.amx_tiles import AMX, AmxTile, amx_tile
 from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.packed_weights import WeightPanels, stored_bits
+from ceras_ir.backends.c.packed_weights import (
+    EXPANDED,
+    EXPANDED_BYTES,
+    WeightPanels,
+    stored_bits,
+)
 from ceras_ir.backends.c.packed_words import VECTOR_WORDS, WORD_BYTES, Format
 from ceras_ir.backends.c.quads import (
     LANES,
@@ -80,9 +85,6 @@ STRIP_SIGN = f"({NEON} ? 128 : 0)"
 
 PANEL = "panel"
 """The C name of the address of the weights of a panel, if they are packed."""
-
-EXPANDED, EXPANDED_BYTES = "expanded", "(const int8_t *)expanded"
-"""The C name of the memory to which packed weights are expanded, and its address as bytes."""
 
 MIN_POSITIONS_OF_SUMS = 16
 """The minimum number of positions for tiles with 32-bit results, which a loop stores."""

@@ -24,6 +24,9 @@ from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 
 MIN_BITS = 2
 
+EXPANDED, EXPANDED_BYTES = "expanded", "(const int8_t *)expanded"
+"""The C name of the memory to which packed weights are expanded, and its address as bytes."""
+
 SIGNED_BYTES = 0x80808080
 """The sign bits of the bytes of a word."""
 
@@ -138,8 +141,8 @@ class WeightPanels:
         """
         if self.format is None:
             return self.at(panel), []
-        layer.scratch("uint32_t", "expanded", self.padded // WORD_BYTES, WORD_BYTES)
-        return "(const int8_t *)expanded", [self.expand(layer, "expanded", panel, sign)]
+        layer.scratch("uint32_t", EXPANDED, self.padded // WORD_BYTES, WORD_BYTES)
+        return EXPANDED_BYTES, [self.expand(layer, EXPANDED, panel, sign)]
 
     def widen(self, layer: Layer, to: str, panel: str) -> str:
         """

@@ -5,7 +5,7 @@ from math import ldexp, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, f32, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
@@ -27,8 +27,6 @@ from ceras_ir.network.integer import (
 from ceras_ir.network.storage import (
     MAX_RIGHT_SHIFT_BITS,
     NARROW,
-    ROW_EXPONENTS,
-    ROW_FACTORS,
     WEIGHT_EXPONENT,
     affine,
     exponent,
@@ -37,6 +35,7 @@ from ceras_ir.network.storage import (
     interval,
     row_exponents,
     set_exponent,
+    set_row_scales,
     set_width,
     set_zero_point,
     signed_bounds,
@@ -242,13 +241,8 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
             exponents, fractions = np.divmod(chosen, parts)
             if self.costly and not _reduce_error(rows, exponents, bits):
                 continue
-            largest = int(exponents.max())
-            linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(largest, i64)
-            if fractions.any() or (exponents != largest).any():
-                linear.attributes[ROW_EXPONENTS] = graph.integers((exponents - largest).tolist())
-            if fractions.any():
-                factors = np.exp2(fractions / parts).tolist()
-                linear.attributes[ROW_FACTORS] = DenseArrayBase.from_list(f32, factors)
+            scales = np.ldexp(np.exp2(fractions / parts), exponents)
+            set_row_scales(linear, scales.tolist())
 
 
 OCTAVE_PARTS = 8

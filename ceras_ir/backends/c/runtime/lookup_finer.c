@@ -1,7 +1,4 @@
-#include "lookup_lanes.c"
-#if MODEL_LOOKUP
-#include <immintrin.h>
-#endif
+#include "lookup_indices.c"
 /* The function `lookup_rows_int16_t_int8_t` with vector instructions, for few tables of few entries.
  * The elements are in the order of memory. */
 MODEL_STATIC void lookup_finer(int8_t *restrict y, const int16_t *restrict x,
@@ -21,26 +18,13 @@ MODEL_STATIC void lookup_finer(int8_t *restrict y, const int16_t *restrict x,
     uint64_t lanes[64];
     const int32_t count = lookup_lanes(first, start, channels, tables, lanes);
     for (int32_t i = start; i < done; i += period) {
-      __m512i at[2], bits, upper;
-      for (int32_t k = 0; k < 2; ++k) {
-        at[k] = _mm512_loadu_si512((const void *)(x + i + 32 * k));
-        at[k] = _mm512_sub_epi16(_mm512_min_epi16(_mm512_max_epi16(at[k], low), high), low);
-      }
-      bits = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(at[0])),
-                                _mm512_cvtepi16_epi8(at[1]), 1);
-      at[0] = _mm512_srli_epi16(at[0], 7), at[1] = _mm512_srli_epi16(at[1], 7);
-      upper = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(at[0])),
-                                 _mm512_cvtepi16_epi8(at[1]), 1);
-      for (int32_t t = 0; t < count; ++t) {
-        const int8_t *part = table + tables[t] - half;
-        for (int32_t p = 0; p < half / 64; ++p, part += 128) {
-          const __mmask64 here =
-              _mm512_mask_cmpeq_epi8_mask(lanes[t], upper, _mm512_set1_epi8((char)p));
-          bits = _mm512_mask2_permutex2var_epi8(_mm512_loadu_si512((const void *)part), bits, here,
-                                                _mm512_loadu_si512((const void *)(part + 64)));
-        }
-      }
-      _mm512_storeu_si512((void *)(y + i), bits);
+      const __m512i first_words = _mm512_loadu_si512((const void *)(x + i));
+      const __m512i last_words = _mm512_loadu_si512((const void *)(x + i + 32));
+      model_bytes bits, upper;
+      split_indices(&bits, &upper, first_words, last_words, low, high);
+      for (int32_t t = 0; t < count; ++t)
+        bits = look_up_parts(bits, upper, table + tables[t] - half, half / 64, lanes[t]);
+      *(model_bytes *)(void *)(y + i) = bits;
     }
   }
 #endif

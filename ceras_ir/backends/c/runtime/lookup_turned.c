@@ -35,7 +35,7 @@ MODEL_STATIC void lookup_turned_@NAME@(@Y@ *restrict y, const int16_t *restrict 
           if (HAS_HIGH)
             turned_words((const int16_t *)part, half / 32, low + v, upper + v);
           else
-            low[v] = turned_bytes((const int8_t *)part, half / 64, low[v], upper[v]);
+            low[v] = look_up_parts(low[v], upper[v], (const int8_t *)part, half / 64, ~(uint64_t)0);
         }
         turn_parts(low + k);
         if (HAS_HIGH) turn_parts(upper + k);

@@ -19,12 +19,10 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
   const __m128i by = _mm_cvtsi32_si128(shift);
   const __m512i point = _mm512_set1_epi16((int16_t)zero_point);
   const __m512i lowest = _mm512_set1_epi16((int16_t)low), highest = _mm512_set1_epi16((int16_t)high);
-  for (int32_t d = 0; d < 256; ++d) {
-    const uint32_t e = (uint32_t)table[d < last ? d : last];
-    exponentials[(d & 0xC3) | ((d & 0x30) >> 2) | ((d & 0x0C) << 2)] = e;
-    lows.bytes[d] = e & 0xff;
-    highs.bytes[d] = (uint8_t)(e >> 8);
-  }
+  split_exponentials(&lows, &highs, table, last);
+  for (int32_t d = 0; d < 256; ++d)
+    exponentials[(d & 0xC3) | ((d & 0x30) >> 2) | ((d & 0x0C) << 2)] =
+        (uint32_t)table[d < last ? d : last];
   /* The elements of the last 64 that no previous vector contains. */
   for (int32_t i = 0; i < 64; ++i) mask.bytes[i] = i >= 64 - n % 64 ? -1 : 0;
   const model_i32v ones = ALL_I32(0x01010101);

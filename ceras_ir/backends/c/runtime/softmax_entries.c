@@ -22,4 +22,15 @@ MODEL_INLINE __m512i largest_of_16(__m512i v)
   v = _mm512_max_epi8(v, _mm512_rol_epi32(v, 16));
   return _mm512_max_epi8(v, _mm512_rol_epi32(v, 8));
 }
+
+/* Writes the two bytes of the exponentials of all distances; those from `last` are equal. */
+MODEL_INLINE void split_exponentials(union softmax_bytes *lows, union softmax_bytes *highs,
+                                     const int32_t *table, int32_t last)
+{
+  for (int32_t d = 0; d < 256; ++d) {
+    const uint32_t e = (uint32_t)table[d < last ? d : last];
+    lows->bytes[d] = e & 0xff;
+    highs->bytes[d] = (uint8_t)(e >> 8);
+  }
+}
 #endif

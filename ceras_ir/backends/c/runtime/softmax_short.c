@@ -21,11 +21,7 @@ MODEL_STATIC void softmax_short(const int8_t *restrict x, int8_t *restrict y,
   const __m128i by = _mm_cvtsi32_si128(shift);
   const model_i32v ones = ALL_I32(0x01010101);
   const __mmask64 used = (0xFFFFULL >> (16 - n)) * 0x0001000100010001ULL;
-  for (int32_t d = 0; d < 256; ++d) {
-    const uint32_t e = (uint32_t)table[d < last ? d : last];
-    lows.bytes[d] = e & 0xff;
-    highs.bytes[d] = (uint8_t)(e >> 8);
-  }
+  split_exponentials(&lows, &highs, table, last);
   for (int32_t i = 0; i < 64; ++i) {
     spread.bytes[i] = (uint8_t)((i / 16 * n) + (i % 16));
     packed.bytes[i] = (uint8_t)((i / n * 16) + (i % n));

@@ -1,21 +1,13 @@
 #include "lookup_block.c"
+#include "lookup_indices.c"
 #if MODEL_LOOKUP
 /* Loads 64 elements of a row, and returns the low seven bits and the upper bits of their indices. */
 MODEL_INLINE void load_indices(model_bytes *low, model_bytes *upper, const int16_t *x,
                                const struct lookup_block *b, __m512i lowest, __m512i highest)
 {
-  __m256i bits[2], rest[2];
-  MODEL_IN_REGISTERS
-  for (int32_t i = 0; i < 2; ++i) {
-    const __mmask32 lanes = (__mmask32)(block_lanes(b) >> 32 * i);
-    const __m512i v = _mm512_maskz_loadu_epi16(lanes, x + b->at + 32 * i);
-    const __m512i at =
-        _mm512_sub_epi16(_mm512_min_epi16(_mm512_max_epi16(v, lowest), highest), lowest);
-    bits[i] = _mm512_cvtepi16_epi8(at);
-    rest[i] = _mm512_cvtepi16_epi8(_mm512_srli_epi16(at, 7));
-  }
-  *low = (model_bytes)_mm512_inserti64x4(_mm512_castsi256_si512(bits[0]), bits[1], 1);
-  *upper = (model_bytes)_mm512_inserti64x4(_mm512_castsi256_si512(rest[0]), rest[1], 1);
+  const __mmask32 first = (__mmask32)block_lanes(b), last = (__mmask32)(block_lanes(b) >> 32);
+  split_indices(low, upper, _mm512_maskz_loadu_epi16(first, x + b->at),
+                _mm512_maskz_loadu_epi16(last, x + b->at + 32), lowest, highest);
 }
 
 /* Exchanges rows and columns of the 4 by 4 parts of 128 bits of the vectors 0, 16, 32 and 48. */
@@ -32,24 +24,11 @@ MODEL_INLINE void turn_parts(model_bytes *v)
   v[48] = (model_bytes)_mm512_shuffle_i64x2(ab_last, cd_last, ODD);
 }
 
-/* Returns the entries of 8 bits of a table, in parts of 128. */
-MODEL_INLINE model_bytes turned_bytes(const int8_t *part, int32_t parts, model_bytes low,
-                                      model_bytes upper)
-{
-  __m512i found = (__m512i)low;
-  for (int32_t p = 0; p < parts; ++p, part += 128) {
-    const __mmask64 here = _mm512_cmpeq_epi8_mask((__m512i)upper, _mm512_set1_epi8((char)p));
-    found = _mm512_mask2_permutex2var_epi8(_mm512_loadu_si512((const void *)part), found, here,
-                                           _mm512_loadu_si512((const void *)(part + 64)));
-  }
-  return (model_bytes)found;
-}
-
 /* Returns the lower bytes of the entries of 16 bits of a table, in parts of 64, and the upper bytes. */
 MODEL_INLINE void turned_words(const int16_t *first, int32_t parts, model_bytes *low,
                                model_bytes *upper)
 {
-  __m256i bytes[2][2];
+  __m512i words[2];
   MODEL_IN_REGISTERS
   for (int32_t i = 0; i < 2; ++i) {
     const __m512i bits = _mm512_cvtepu8_epi16(((const __m256i_u *)(const void *)low)[i]);
@@ -63,10 +42,9 @@ MODEL_INLINE void turned_words(const int16_t *first, int32_t parts, model_bytes 
       found = _mm512_mask2_permutex2var_epi16(_mm512_loadu_si512((const void *)part), found, here,
                                               _mm512_loadu_si512((const void *)(part + 32)));
     }
-    bytes[0][i] = _mm512_cvtepi16_epi8(found);
-    bytes[1][i] = _mm512_cvtepi16_epi8(_mm512_srli_epi16(found, 8));
+    words[i] = found;
   }
-  *low = (model_bytes)_mm512_inserti64x4(_mm512_castsi256_si512(bytes[0][0]), bytes[0][1], 1);
-  *upper = (model_bytes)_mm512_inserti64x4(_mm512_castsi256_si512(bytes[1][0]), bytes[1][1], 1);
+  *low = bytes_of_words(words[0], words[1]);
+  *upper = bytes_of_words(_mm512_srli_epi16(words[0], 8), _mm512_srli_epi16(words[1], 8));
 }
 #endif
