@@ -12,6 +12,7 @@ PAIRS = "ceras_ir/backends/c/runtime/dsp_pairs.c"
 VECTORS = "ceras_ir/backends/c/runtime/vectors_256.c"
 NEON = "ceras_ir/backends/c/runtime/dots_neon.c"
 TILED = "ceras_ir/backends/c/linear_tiled.py"
+PANELS = "ceras_ir/backends/c/tile_panels.py"
 LANES = "ceras_ir/backends/nnet/runtime/lanes.h"
 
 
@@ -95,7 +96,7 @@ def a_product_fits_16_bits() -> None:
 
 @identity(
     relied_on={
-        TILED: "values = sums.bias - offset * sums.per_output",
+        PANELS: "values = sums.bias - offset * sums.per_output",
         VECTORS: "_mm256_xor_si256(SPLAT_256(p), _mm256_set1_epi8(-128))",
         LANES: "return static_cast<uint8_t>(value ^ -128);",
     },

@@ -240,10 +240,10 @@ class Footprint:
 PER_CHANNEL = 16.0
 """The additional instructions per output with per-channel multipliers."""
 
-WIDE_TAP, WIDE_OUTPUT, STRIDED = 3.0, 5.0, 1.25
+WIDE_TAP, WIDE_OUTPUT, STRIDED, WIDENED_TAP = 3.0, 5.0, 1.25, 3.0
 """
-Depthwise convolution with SMLAD: instructions per tap and per output, and the factor of larger
-strides.
+Depthwise convolution with SMLAD: instructions per tap and per output, the factor of larger strides,
+and instructions to widen a tap of a filter.
 """
 
 ROW_ELEMENT, ROW_OUTPUT = 2.5, 12.0
@@ -407,7 +407,8 @@ def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
     if geometry.is_depthwise:
         assert isinstance(op, graph.Conv2dOp)
         factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
-        return outputs * ((WIDE_TAP * geometry.k + WIDE_OUTPUT) * factor + more)
+        widened = WIDENED_TAP * geometry.groups * geometry.k
+        return outputs * ((WIDE_TAP * geometry.k + WIDE_OUTPUT) * factor + more) + widened
     if geometry.is_direct and geometry.positions < TILE_COLUMNS:
         groups = -(-geometry.n // TILE_ROWS)
         each = RowChunks.of(analyse(op).centred()).instructions
@@ -478,9 +479,9 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
         if entry is None:
             continue
         entry |= layer.modelled
-        if (size := _widened_bytes(layer)) is not None:
-            entry |= {"weight_bits": BYTE_BITS, "weight_bytes": size}
-            widened += 1
+        if (stored := _stored_weights(layer)) is not None:
+            entry["weight_bits"], entry["weight_bytes"] = stored
+            widened += stored[0] == BYTE_BITS
         if layer.kernel:
             entry["kernel"] = layer.kernel
         if latency is not None:
@@ -490,22 +491,25 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
     if widened:
         remark(
             f"target c: note: {widened} layer{'s' * (widened > 1)} with weights below 8 bits "
-            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (depthwise, "
-            "sparse, Helium) read bytes: 8 bits are as small and more accurate"
+            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (sparse, "
+            "Helium) read bytes: 8 bits are as small and more accurate"
         )
 
 
-def _widened_bytes(layer: Layer) -> int | None:
+def _stored_weights(layer: Layer) -> tuple[int, int] | None:
     """
-    Return the bytes of constant weights that have less than 8 bits and are stored in bytes;
-    otherwise `None`.
+    Return the bits in which the kernel stores constant weights that have less than 8 bits, and the
+    bytes of all of them without padding; `None` for other layers.
     """
-    if layer.packs_weights or not isinstance(layer.op, graph.LinearOperation):
+    if not isinstance(layer.op, graph.LinearOperation):
         return None
     element, owner = graph.quantized_element(layer.op.weights), layer.op.weights.owner
     if element is None or element.width >= BYTE_BITS or not isinstance(owner, graph.ConstantOp):
         return None
-    return prod(graph.shape_of(owner.result)) if owner.encoded is None else owner.encoded.nbytes
+    if owner.encoded is not None:
+        return BYTE_BITS, owner.encoded.nbytes
+    bits = layer.packed_bits or BYTE_BITS
+    return bits, -(-prod(graph.shape_of(owner.result)) * bits // BYTE_BITS)
 
 
 def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:

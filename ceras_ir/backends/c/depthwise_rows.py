@@ -281,10 +281,9 @@ def print_depthwise_rows(of: IntegerLayer, filters: PackedFilters) -> None:
     for condition, text in function.texts():
         layer.kernels.add(f"{function.name} of {condition}", text, condition)
     taps = layer.scratch("int8_t", "filters", prod(windows.kernel) * channels, 1)
+    weights = filters.expanded(layer)
     layer.lines.append(f"#if {RVV}")
-    layer.line(
-        f"rvv_filters({taps}, {filters.weights}, {kernel_h}, {kernel_w}, {channels}, {count});"
-    )
+    layer.line(f"rvv_filters({taps}, {weights}, {kernel_h}, {kernel_w}, {channels}, {count});")
     layer.lines.append("#endif")
     exceeds_rows = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
     exceeds = (
@@ -314,7 +313,7 @@ def print_depthwise_rows(of: IntegerLayer, filters: PackedFilters) -> None:
         f"const {stored} *const rows[{kernel_h}] = {{",
         *(f"  {place}," for place in places),
         "};",
-        f"{function.name}(rows, {RVV} ? {taps} : {filters.weights}, {bias}, {arguments},",
+        f"{function.name}(rows, {RVV} ? {taps} : {weights}, {bias}, {arguments},",
         f"  {border}, {columns}, {width}, {left}, {channels}, {count});",
     ]
     if is_shared(layer):

@@ -20,7 +20,9 @@ import numpy as np
 from ceras_ir.backends.c.column_words import STEP, Words
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
+from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_tiled import has_vector_products
+from ceras_ir.backends.c.packed_weights import WeightPanels, smaller_bits
 from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES, LANES_PER_VECTOR, TILES
 from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
@@ -67,15 +69,23 @@ class Windows:
 
 @dataclass(frozen=True)
 class PackedFilters:
-    """The C names of the constants of a depthwise layer that all vectors share."""
+    """The constants of a depthwise layer that all vectors share."""
 
-    weights: str
-    """The filters, packed as [columns][rows / 4][channels][4]."""
+    panel: WeightPanels
+    """The filters in a single panel, as [columns][rows / 4][channels][4]."""
     count: int
     """The number of channels, padded to complete vectors."""
     multipliers: str = ""
     shifts: str = ""
     """This and the previous name are "" if the output stage has no such array."""
+
+    def expanded(self, layer: Layer) -> str:
+        """
+        Print the code that expands the filters to the workspace, unless they are stored as bytes.
+        Return the C expression of the address of the bytes.
+        """
+        self.panel.expand_all(layer)
+        return self.panel.whole
 
 
 def has_columns(of: IntegerLayer) -> bool:
@@ -109,10 +119,11 @@ def pack_filters(of: IntegerLayer) -> PackedFilters:
         split = filters.reshape(count, shape[1], STEP, kernel_w)
         return np.ascontiguousarray(split.transpose(3, 1, 0, 2))
 
-    weights = layer.constant("weights", "int8_t", prod(shape), 1, packed)
+    size = prod(shape)
+    panel = WeightPanels.add(layer, smaller_bits(layer, sums, size), 1, size, packed)
     multipliers = of.multiplier_array(count, TILES) if epilogue.scale_bits else ""
     shifts = of.shift_array(epilogue, count, TILES) if epilogue.shifts else ""
-    return PackedFilters(weights, count, multipliers, shifts)
+    return PackedFilters(panel, count, multipliers, shifts)
 
 
 def print_depthwise(of: IntegerLayer, filters: PackedFilters) -> None:
@@ -134,7 +145,7 @@ def print_depthwise(of: IntegerLayer, filters: PackedFilters) -> None:
     if op.residual is None:
         wide = Words.wide(stored, channels, kernel_h, are_stacked=are_stacked)
     offset = 128 if stored == "int8_t" and not narrow.are_pairs else 0
-    count, w = filters.count, filters.weights
+    count, w = filters.count, filters.expanded(layer)
 
     def bias() -> Array:
         return padded(sums.bias - offset * sums.per_output + epilogue.extra, count)

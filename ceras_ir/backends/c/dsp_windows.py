@@ -14,7 +14,12 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_tiles import FILTERS, TILE_COLUMNS, earlier, groups_of, products
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.packed_weights import WeightPanels, expanded_bytes, stored_bits
+from ceras_ir.backends.c.packed_weights import (
+    WeightPanels,
+    expanded_bytes,
+    smaller_bits,
+    stored_bits,
+)
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
@@ -79,14 +84,18 @@ class Pairs:
         columns = max((out_columns - 1) * stride_w + kernel_w, left + width)
         step = 2 - stride_h % 2
         last = 2 * (-(-kernel_h // 2) - 1)
+        # Widened filters, and their bytes if these are expanded.
+        filter_bytes = kernel_w * (4 * -(-kernel_h // 2) + kernel_h)
 
         def blocks(channels: int) -> Pairs:
-            room = workspace // (4 * columns * channels)
+            room = (workspace - filter_bytes * channels) // (4 * columns * channels)
             rows = max(min(((room - 1) * step - last) // stride_h + 1, out_rows), 1)
             return cls(channels, rows, step, ((rows - 1) * stride_h + last) // step + 1, columns)
 
         choices = [blocks(c) for c in range(MAX_CHANNELS_AT_ONCE, 0, -4) if total % c == 0]
-        fitting = [p for p in choices if 4 * p.count * p.pitch <= workspace]
+        fitting = [
+            p for p in choices if 4 * p.count * p.pitch + filter_bytes * p.channels <= workspace
+        ]
         return min(fitting, key=lambda p: p.cost) if fitting else choices[-1]
 
 
@@ -103,15 +112,30 @@ def windows_at_once(columns: int, width: int, stride: int) -> int:
     return min(range(min(DSP_POSITIONS, columns), 0, -1), key=cost)
 
 
-def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
+def _widen(layer: Layer, height: int, width: int) -> str:
     """
-    Pack depthwise weights as [channel, pair of rows, column, 2], in the order of `Pairs`. If the
-    number of rows (`height`) is odd, the last pair contains a row of zeros.
+    Return the name of a C function, which is added to the kernels, that widens filters to words in
+    the order of `Pairs`: [channel, pair of rows, column, 2]. If the number of rows (`height`) is
+    odd, the last pair contains a row of zeros.
     """
-    taps = weights.reshape(len(weights), height, -1).astype(np.int16)
-    padded = np.pad(taps, ((0, 0), (0, height % 2), (0, 0)))
-    split = padded.reshape(len(weights), -1, 2, padded.shape[2])
-    return np.ascontiguousarray(split.transpose(0, 1, 3, 2))
+
+    def tap(row: int, column: int) -> str:
+        return f"(uint32_t)from[{row * width + column}]"
+
+    pairs = [(row, column) for row in range(0, height, 2) for column in range(width)]
+    steps = [
+        f"    to[{i}] = dsp_low({tap(row, column)}, {tap(row + 1, column)});"
+        if row + 1 < height
+        else f"    to[{i}] = {tap(row, column)} & 0xffff;"
+        for i, (row, column) in enumerate(pairs)
+    ]
+    return layer.kernels.use(
+        "dsp_taps",
+        NAME=f"{height}x{width}",
+        SIZE=str(height * width),
+        WORDS=str(len(pairs)),
+        STEPS="\n".join(steps),
+    )
 
 
 def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
@@ -166,33 +190,39 @@ def depthwise(of: IntegerLayer) -> None:
         "dsp_row_pairs", NAME=str(pairs.channels), CHANNELS=str(pairs.channels)
     )
 
-    w = layer.constant(
-        "weights", "int16_t", total * words * 2, 2, lambda: packed_taps(sums.centred(), kernel_h)
-    )
+    size, groups = pairs.channels * kernel_h * kernel_w, total // pairs.channels
+
+    def filters() -> Array:
+        return sums.centred().astype(np.int8)
+
+    panels = WeightPanels.add(layer, smaller_bits(layer, sums, size), groups, size, filters)
+    widen = _widen(layer, kernel_h, kernel_w)
+    layer.scratch("uint32_t", "taps", pairs.channels * words, 4)
+    source, expand = panels.expanded(layer, f"(c / {pairs.channels})" if groups > 1 else "0")
     layer.scratch("uint32_t", "pairs", pairs.count * pairs.pitch, 4)
     rows, point = pairs.rows, zero_point_of(sums.x)
     start = earlier("block", out_rows, rows)
     row = f"first * {stride_h} - {top} + i * {pairs.step}"
     down = stride_h // pairs.step * pairs.pitch
     column = earlier(f"{positions} * p", out_columns, positions)
-    layer.line(f"for (int32_t c = 0; c < {total}; c += {pairs.channels})")
-    layer.line(f"for (int32_t block = 0; block < {out_rows}; block += {rows}) {{")
-    layer.line(f"const int32_t first = {start};", 1)
+    layer.line(f"for (int32_t c = 0; c < {total}; c += {pairs.channels}) {{")
+    layer.block([*expand, f"{widen}(taps, {source}, {pairs.channels});"], 1)
+    layer.line(f"for (int32_t block = 0; block < {out_rows}; block += {rows}) {{", 1)
+    layer.line(f"const int32_t first = {start};", 2)
     body = [
         f"{fill}(pairs + i * {pairs.pitch}, {of.x} + c, {row}, {height}, {width}, {total}, "
         f"{left}, {pairs.columns}, {point});"
     ]
-    layer.loop("i", pairs.count, body, 1)
-    layer.line(f"for (int32_t r = 0; r < {rows}; ++r)", 1)
+    layer.loop("i", pairs.count, body, 2)
+    layer.line(f"for (int32_t r = 0; r < {rows}; ++r)", 2)
     body = [
         "const int32_t o = c + i;",
-        f"const uint32_t *taps = (const uint32_t *)(const void *)({w} + o * {2 * words});",
         f"for (int32_t p = 0; p < {-(-out_columns // positions)}; ++p) {{",
         f"  const int32_t column = {column};",
         f"  const int32_t corner = ((first + r) * {out_columns} + column) * {total};",
         f"  int32_t sums[{positions}];",
         f"  {function}(sums, pairs + r * {down} + column * {stride_w * pairs.channels} + i, "
-        f"taps, {of.bias}[o]);",
+        f"taps + i * {words}, {of.bias}[o]);",
         *(
             f"  {text}"
             for p in range(positions)
@@ -200,7 +230,8 @@ def depthwise(of: IntegerLayer) -> None:
         ),
         "}",
     ]
-    layer.loop("i", pairs.channels, body, 1)
+    layer.loop("i", pairs.channels, body, 2)
+    layer.line("}", 1)
     layer.line("}")
 
 

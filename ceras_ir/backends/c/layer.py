@@ -92,8 +92,8 @@ class Layer:
     """The modelled cycles of vector instructions, if they do not follow from the products."""
     amx_cycles: float | None = None
     """The modelled cycles in tiles of AMX, which processors that have it use instead."""
-    packs_weights: bool = False
-    """Whether the kernel reads weights of less than 8 bits that are packed."""
+    packed_bits: int = 0
+    """The bits of each weight in flash if the kernel reads packed weights, otherwise 0."""
     modelled: dict[str, object] = field(default_factory=dict[str, object])
     """The modelled costs that the printer adds to the entry of the layer in reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])

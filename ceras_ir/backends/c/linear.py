@@ -18,12 +18,13 @@ from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
 from ceras_ir.backends.c.layer import Layer, from_row, prints
 from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, float_nest
 from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
-from ceras_ir.backends.c.linear_tiled import Panels, adds_offset_on_load, print_tiles, tiled_nest
+from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.ordered_rows import ordered_rows, uses_ordered_rows
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES, lanes_of
 from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_computed, row_type
 from ceras_ir.backends.c.tile_loops import is_shared
 from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.tile_panels import Panels, adds_offset_on_load
 from ceras_ir.backends.c.values import (
     Refused,
     apply,

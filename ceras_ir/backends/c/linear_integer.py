@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_rows import ROWS, print_depthwise_rows
 from ceras_ir.backends.c.depthwise_tiled import (
+    PackedFilters,
     Windows,
     has_columns,
     pack_filters,
@@ -24,8 +25,8 @@ from ceras_ir.backends.c.depthwise_tiled import (
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
-from ceras_ir.backends.c.linear_tiled import PANEL, Panels, print_tiles, tiled_nest
-from ceras_ir.backends.c.packed_weights import WeightPanels, stored_bits
+from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
+from ceras_ir.backends.c.packed_weights import WeightPanels, smaller_bits, stored_bits
 from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     LANES_PER_VECTOR,
@@ -47,6 +48,7 @@ from ceras_ir.backends.c.sums import (
     window,
 )
 from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.tile_panels import PANEL, Panels
 from ceras_ir.backends.c.values import steps_left, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 from ceras_ir.dialects.quant import BYTE_BITS
@@ -309,7 +311,7 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
             with layer.variants(ROWS) as portable:
                 print_depthwise_rows(of, filters)
                 portable()
-                _depthwise(of, filters.weights)
+                _depthwise(of, filters)
 
 
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
@@ -335,14 +337,14 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     return _bias(layer, signed, also + ROWS_SIGNED)
 
 
-def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
+def _depthwise(of: IntegerLayer, filters: PackedFilters | None = None) -> None:
     """
-    Print an integer depthwise convolution, a window at a time. If `packed_weights` is given, the
-    weights are unpacked from this C name, the layout of vector kernels.
+    Print an integer depthwise convolution, a window at a time. `filters` are constants in the
+    layout of vector kernels, if the layer has them.
     """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
-    condition = f"!{TILES}" if packed_weights else ""
+    condition = f"!{TILES}" if filters else ""
     channels, point = geometry.groups, zero_point_of(sums.x)
     stored = value_type(op.input)
     kernel = layer.kernels.use(
@@ -360,12 +362,17 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
         return np.ascontiguousarray(sums.centred().T).astype(f"int{item * 8}")
 
     size = channels * geometry.k
-    if packed_weights:
+    if filters is not None:
+        packed_weights = filters.expanded(layer)
         w = layer.scratch("int8_t", "filters", size, 1)
         unpack = layer.kernels.use("unpack_columns")
         rows, columns = Windows.of(op).kernel
         padded = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
         layer.line(f"{unpack}({w}, {packed_weights}, {rows}, {columns}, {channels}, {padded});")
+    elif item == 1:
+        panel = WeightPanels.add(layer, smaller_bits(layer, sums, size), 1, size, packed)
+        panel.expand_all(layer)
+        w = panel.whole
     else:
         w = layer.constant("weights", sums.weight_type, size, item, packed)
     # The kernel subtracts the zero point from each element, so the bias must not correct it.
@@ -405,7 +412,7 @@ def _has_rows(of: IntegerLayer) -> bool:
 
 def _depthwise_rows(of: IntegerLayer) -> None:
     """Print a depthwise convolution for which `_has_rows` holds, a row of the result at a time."""
-    layer, op, sums, taps = of.layer, of.window, of.sums, of.geometry.k
+    layer, op, sums = of.layer, of.window, of.sums
     images, rows, columns, channels = shape_of(op.result)
     place, stored, point = window(layer, op), value_type(op.input), zero_point_of(sums.x)
     kernel = layer.kernels.use(
@@ -414,12 +421,7 @@ def _depthwise_rows(of: IntegerLayer) -> None:
         IN=stored,
         CENTRE=" - zero_point" if point else "",
     )
-
-    def repeated() -> Array:
-        weights = sums.centred().astype(np.int8).T
-        return np.tile(weights.reshape(taps, 1, channels), (1, columns, 1))
-
-    w = layer.constant("weights", "int8_t", taps * columns * channels, 1, repeated)
+    w = _repeated_taps(of)
     bias = _bias(layer, sums.bias + point * sums.per_output)
     layer.scratch("int32_t", "sums", columns * channels, 4)
     body = [
@@ -432,6 +434,34 @@ def _depthwise_rows(of: IntegerLayer) -> None:
         "}",
     ]
     layer.loop("r", images * rows, body)
+
+
+def _repeated_taps(of: IntegerLayer) -> str:
+    """
+    Add the weights of a layer for which `_has_rows` holds, repeated for each position of a row:
+    [taps][columns][channels]. Packed weights are expanded and repeated at run time. Return the C
+    expression of the address.
+    """
+    layer, sums, taps = of.layer, of.sums, of.geometry.k
+    columns, channels = shape_of(of.op.result)[2:]
+    size, count = taps * channels, taps * columns * channels
+
+    def weights() -> NDArray[np.int8]:
+        return np.ascontiguousarray(sums.centred().astype(np.int8).T)
+
+    def repeated() -> Array:
+        return np.tile(weights().reshape(taps, 1, channels), (1, columns, 1))
+
+    bits = smaller_bits(layer, sums, size)
+    if bits == BYTE_BITS:
+        return layer.constant("weights", "int8_t", count, 1, repeated)
+    panel = WeightPanels.add(layer, bits, 1, size, weights)
+    panel.expand_all(layer)
+    w = layer.scratch("int8_t", "filters", count, 1)
+    source = f"{panel.whole} + i / {columns} * {channels}"
+    copy = f"(void)memcpy({w} + i * {channels}, {source}, {channels}U);"
+    layer.loop("i", taps * columns, [copy])
+    return w
 
 
 def _rows(of: IntegerLayer) -> None:

@@ -62,6 +62,22 @@ def expanded_bytes(bits: int, size: int) -> int:
     return 0 if bits >= BYTE_BITS else Format(bits, 1).padded(size)
 
 
+def smaller_bits(layer: Layer, sums: Sums, size: int) -> int:
+    """
+    Return the bits in which panels of `size` weights of a layer need the least memory: 8 if padding
+    to complete words takes more than packing saves.
+    """
+    bits = stored_bits(sums)
+    if bits >= BYTE_BITS:
+        return BYTE_BITS
+    padded = Format(bits, _lanes(layer)).padded(size)
+    return bits if padded * bits < size * BYTE_BITS else BYTE_BITS
+
+
+def _lanes(layer: Layer) -> int:
+    return VECTOR_WORDS if layer.options.vectors else 1
+
+
 @dataclass(frozen=True)
 class WeightPanels:
     """The panels of the weights of a layer in flash, of equal size."""
@@ -91,12 +107,12 @@ class WeightPanels:
         if bits >= BYTE_BITS:
             name = layer.constant("weights", "int8_t", count * size, 1, data, condition)
             return cls(name, count, size, None)
-        form = Format(bits, VECTOR_WORDS if layer.options.vectors else 1)
+        form = Format(bits, _lanes(layer))
 
         def packed() -> NDArray[np.uint32]:
             return form.pack(data().reshape(count, size).view(np.int8))
 
-        layer.packs_weights = True
+        layer.packed_bits = bits
         words = count * form.padded(size) * bits // 32
         name = layer.constant("weights", "uint32_t", words, 4, packed, condition)
         return cls(name, count, size, form)
@@ -120,6 +136,17 @@ class WeightPanels:
         assert self.format is not None
         function = _bytes_function(layer, self.format, sign)
         return f"{function}({to}, {self.at(panel)}, {self.padded // self.format.unit});"
+
+    @property
+    def whole(self) -> str:
+        """The C expression of the address of the bytes of a single panel, see `expand_all`."""
+        return self.name if self.format is None else EXPANDED_BYTES
+
+    def expand_all(self, layer: Layer) -> None:
+        """Print the code that expands a single panel to the workspace, unless it has bytes."""
+        if self.format is not None:
+            layer.scratch("uint32_t", EXPANDED, self.padded // WORD_BYTES, WORD_BYTES)
+            self.expand_whole(layer, EXPANDED)
 
     def expand_whole(self, layer: Layer, to: str) -> None:
         """Print the code that expands a single panel to `to`, in parts that threads share."""

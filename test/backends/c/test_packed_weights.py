@@ -4,8 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import check, constant, make_network, needs_arm, place, random_inputs
+from backends.c.test_neon import compare
+from c_harness import (
+    check,
+    constant,
+    make_network,
+    needs_aarch64,
+    needs_arm,
+    needs_rvv,
+    place,
+    random_inputs,
+)
 from c_tiles import BUILDS, stored
+from cross import AARCH64, RISCV
 from firmware import write_files
 from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
@@ -93,6 +104,32 @@ def layer(seed: int, width: int) -> ModuleOp:
     return make_network([(x_type, (1, 9, 11, c * groups))], conv)
 
 
+def depthwise(seed: int, width: int) -> ModuleOp:
+    """Return a random depthwise layer with weights of `width` bits, extremes included."""
+    rng = np.random.default_rng(1000 * width + seed)
+    element = UniformType(0.25, storage=IntegerType(width))
+    channels = 4 * int(rng.integers(1, 24)) if seed % 3 else int(rng.integers(2, 70))
+    kernel = [int(side) for side in rng.choice([1, 2, 3, 5], 2)]
+    filters = stored(rng, element, (channels, *kernel, 1))
+    bias, bias_type = rng.integers(-500, 500, channels), UniformType(0.125, storage=i32)
+    x_type, y_type = UniformType(0.5, int(rng.choice([0, -128, 5]))), UniformType(1.0, -3)
+    if seed % 5 == 4:
+        x_type = UniformType(0.5, storage=IntegerType(16))
+    stride = int(rng.integers(1, 3))
+
+    def conv(x: SSAValue) -> list[SSAValue]:
+        w, b = constant(filters, element), constant(bias.astype(np.int32), bias_type)
+        requant = RequantAttr(int(rng.integers(3, 7)), zero_point=-3)
+        return [
+            Conv2dOp(
+                x, w, b, result_element=y_type, requant=requant, strides=(stride, stride),
+                padding=[1] * 4, groups=channels,
+            ).result
+        ]  # fmt: skip
+
+    return make_network([(x_type, (1, 9, 11, channels))], conv)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("lanes", (1, 16))
 def test_words_have_the_weights(width: int, lanes: int):
@@ -121,6 +158,19 @@ def test_c_equals_the_interpreter(seed: int, width: int, options: str):
     check(module, options=OPTIONS[options])
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("seed", first_fast(2, range(10)))
+def test_depthwise_layers(seed: int, width: int, options: str):
+    check(depthwise(seed, width), options=OPTIONS[options])
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize("seed", first_fast(6, range(12)))
+def test_depthwise_vectors(seed: int, flags: str):
+    check(depthwise(seed, 2 + seed % 6), flags=BUILDS[flags])
+
+
 @pytest.mark.parametrize("flags", BUILDS)
 @pytest.mark.parametrize("seed", first_fast(6, range(24)))
 def test_register_tiles(seed: int, flags: str):
@@ -143,11 +193,27 @@ def test_flash_has_packed_bytes(width: int, options: str):
     assert weights == {64 * 256 * width // 8}
 
 
-@pytest.mark.parametrize(("groups", "bits", "size"), [(1, 4, 288), (8, 8, 72)])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("width", (2, 4, 7))
+def test_flash_has_packed_depthwise_bytes(width: int, options: str):
+    """Vectors load four rows of a window; other kernels have no padding."""
+    element = UniformType(0.25, storage=IntegerType(width))
+    filters = stored(np.random.default_rng(width), element, (512, 4, 4, 1))
+
+    def conv(x: SSAValue) -> list[SSAValue]:
+        w, y_type = constant(filters, element), UniformType(1.0)
+        return [Conv2dOp(x, w, groups=512, result_element=y_type, requant=RequantAttr(9)).result]
+
+    module = place(make_network([(UniformType(0.5), (1, 5, 5, 512))], conv))
+    model = build(module, OPTIONS[options])
+    weights = {c.nbytes for c in model.pool.constants if c.name == "layer_0_weights"}
+    assert weights == {512 * 16 * width // 8}
+
+
+@pytest.mark.parametrize(("groups", "bits", "size"), [(1, 4, 288), (8, 4, 36)])
 def test_the_report_has_the_width_in_flash(
     groups: int, bits: int, size: int, capsys: pytest.CaptureFixture[str]
 ):
-    """The kernel of depthwise layers reads bytes."""
     element = UniformType(0.25, storage=IntegerType(4))
     filters = stored(np.random.default_rng(groups), element, (8, 3, 3, 8 // groups))
 
@@ -179,10 +245,26 @@ def test_a_zero_point_needs_more_bits():
 
 
 @pytest.mark.slow
+@needs_aarch64
+@pytest.mark.parametrize("name", AARCH64.builds)
+@pytest.mark.parametrize("seed", first_fast(2, range(8)))
+def test_vectors_of_arm(seed: int, name: str, tmp_path: Path):
+    compare((depthwise if seed % 2 else layer)(seed, 2 + seed % 6), AARCH64, name, tmp_path)
+
+
+@pytest.mark.slow
+@needs_rvv
+@pytest.mark.parametrize("name", RISCV.builds)
+@pytest.mark.parametrize("seed", first_fast(2, range(8)))
+def test_vectors_of_riscv(seed: int, name: str, tmp_path: Path):
+    compare((depthwise if seed % 2 else layer)(seed, 2 + seed % 6), RISCV, name, tmp_path)
+
+
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize("seed", first_fast(3, range(12)))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
-    module = place(layer(seed, 4 if seed % 2 else 2 + seed % 6))
+    module = place((depthwise if seed % 3 == 1 else layer)(seed, 2 + seed % 6))
     main = main_function(module)
     (tmp_path / "model").mkdir()
     options = OPTIONS["smlad" if seed % 2 else "smlad, much memory"]
