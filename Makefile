@@ -7,6 +7,7 @@
 # make core    delete each extension in a copy, and all of them; the tests of the core pass there
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
+# make fuzz-narrow    networks with weights of 1 to 8 bits on all targets; COUNT, FIRST
 # make fuzz-generated    transformers, states, loops, integers, Q/DQ, trees, guards of operator
 #              sets 7 to 24, through the interpreter, C and nnet; COUNT, FIRST
 # make fuzz-node-suite    ONNX's node suite in the interpreter and as C; EVERY=10 for a tenth of it
@@ -152,6 +153,10 @@ fuzz-options: $(VENV)/.installed-test
 .PHONY: fuzz-quantized
 fuzz-quantized: $(VENV)/.installed-test
 	$(BIN)/python test/frontends/fuzz_as_written.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-narrow
+fuzz-narrow: $(VENV)/.installed-test
+	$(BIN)/python -W ignore test/fuzz_narrow.py --count $(COUNT) --first $(FIRST)
 
 .PHONY: fuzz-generated
 fuzz-generated: $(VENV)/.installed-test

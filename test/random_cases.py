@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_random
+from narrow_networks import narrow_network
 from onnx_compare import SHARED
 from onnx_models import Array, value_shape
 from qdq_widths import widened
@@ -87,8 +88,19 @@ def quantized(seed: int) -> Case | None:
     return _generated(seed, "qdq" if seed % 3 else "qop")
 
 
+def narrow(seed: int) -> Case | None:
+    """Create a QONNX, Q/DQ or float network for weights of 1 to 8 bits."""
+    network = narrow_network(seed)
+    samples = network.samples(seed, SAMPLES)
+    if not samples:
+        return None
+    data = {"x": network.stacked(samples)}
+    return Case(network.model, data, quantized=network.form != "float")
+
+
 FAMILIES: dict[str, Callable[[int], Case | None]] = {
-    family.__name__: family for family in (images, convolutions, streaming, operators, quantized)
+    family.__name__: family
+    for family in (images, convolutions, streaming, operators, quantized, narrow)
 }
 
 

@@ -15,10 +15,12 @@ import numpy.typing as npt
 import onnx
 import pytest
 from c_harness import check
+from called import call
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, model, node, run_onnxruntime
 
 from ceras_ir.driver.compile import main as compile_main
+from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
@@ -364,6 +366,24 @@ def test_branches_have_constants_of_equal_names(kind: str):
     for sign, expected in zip((1, -1), weights, strict=True):
         x = np.full(4, sign / 4, np.float32)
         np.testing.assert_array_equal(run(module, {"x": x})["y"], x + np.array(expected))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_quantizations_for_vta_are_not_compared_as_written(seed: int, tmp_path: Path):
+    """New scales for VTA change values, so that levels are compared with the quantized graph."""
+    rng = np.random.default_rng(seed)
+    nodes = [
+        quantizer("x s z b", "a"),
+        node("Conv", "a w", "c"),
+        quantizer("c t z b", "y", rounding_mode="FLOOR", signed=0),
+    ]
+    constants: dict[str, npt.ArrayLike] = {"s": 0.0625, "t": 0.7, "z": 0.0, "b": 8.0}
+    constants["w"] = rng.choice([-0.3, 0.3], (8, 3, 3, 3)).astype(np.float32)
+    proto = network(nodes, (1, 3, 9, 9), constants)
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "in.npz", x=2 * rng.normal(size=(1, 3, 9, 9)).astype(np.float32))
+    words = ["--targets", "vta", "--inputs", str(tmp_path / "in.npz")]
+    assert "as written" not in call(verify_main, str(tmp_path / "model.onnx"), *words)
 
 
 def number(name: str, value: npt.ArrayLike) -> Callable[[onnx.ModelProto], None]:
