@@ -55,8 +55,14 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
 def _dispatch(argv: Sequence[str] | None, program: str) -> int:
     from importlib.metadata import PackageNotFoundError
 
-    from ceras_ir.command.entry_point import COMMAND_PREFIX, commands, shown_as
+    from ceras_ir.command.entry_point import (
+        COMMAND_PREFIX,
+        commands,
+        repeat_swallowed_interrupts,
+        shown_as,
+    )
 
+    repeat_swallowed_interrupts()
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["help"]
     try:
         known = commands()

@@ -4,12 +4,14 @@ Define commands as entry points, with settings that precede slow imports.
 `ceras` lists all commands from this module and the entry points: it imports little.
 """
 
+import _thread
 import gc
 import mmap
 import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -17,6 +19,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ceras_ir.command.cached_methods import cache_methods
 from ceras_ir.command.lazy_modules import load_lazily
+from ceras_ir.command.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -60,7 +63,8 @@ class Command(NamedTuple):
             return 1
         try:
             start_quickly()
-            with uncollected():
+            repeat_swallowed_interrupts()
+            with uninterrupted(), uncollected():
                 main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
             return main(argv)
         # Any exception can be the consequence of an interrupt, or of an import without memory.
@@ -77,6 +81,9 @@ class Command(NamedTuple):
                 # The result is complete. An interrupt during the exit of the interpreter would end
                 # it by the signal, without a message.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+                # After an interrupt in `exec` of a text, as of a data class, the interpreter would
+                # end by the signal instead of with the status. The next `exec` resets this.
+                exec("")
                 # The interpreter would search all objects for garbage before memory is released.
                 gc.freeze()
 
@@ -90,6 +97,32 @@ def start_quickly() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cache_methods()
     load_lazily()
+
+
+REPEAT_SECONDS = 0.01
+"""The time after which an interrupt that had no effect is raised again."""
+
+
+def repeat_swallowed_interrupts() -> None:
+    """
+    Raise an interrupt again if Python only prints it, because it occurred in a function that cannot
+    raise, such as the callback of a weak reference of an import.
+    """
+    before, main = sys.unraisablehook, _thread.get_ident()
+
+    def repeat() -> None:
+        time.sleep(REPEAT_SECONDS)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    def look(found: "sys.UnraisableHookArgs") -> None:
+        if issubclass(found.exc_type, KeyboardInterrupt):
+            # An interrupt inside this function would be lost.
+            _thread.start_new_thread(repeat, ())
+        else:
+            before(found)
+
+    if before is sys.__unraisablehook__:
+        sys.unraisablehook = look
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
 BYTE_BITS = 8
+"""The bits of a byte, of narrow values, and of weights unless a layer has fewer."""
 
 _WIDTHS = (*range(1, BYTE_BITS + 1), 16, 32)
 
@@ -162,40 +163,45 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         bits = prod(shape[1:]) * self.width
         return prod(shape[:1]) * -(-bits // BYTE_BITS)
 
+    def _changed(
+        self,
+        scales: Sequence[float],
+        *,
+        times: int = 1,
+        storage: IntegerType | None = None,
+        axis: int | None = None,
+    ) -> "UniformType":
+        """
+        Return the type with these `scales` instead, and all scales and zero points `times` times.
+        """
+        if axis is None and isinstance(self.axis, IntAttr):
+            axis = self.axis.data
+        points = [point.data for point in self.zero_points] * times
+        storage = storage or self.storage
+        return UniformType([*scales] * times, points, storage=storage, axis=axis)
+
+    @property
+    def _scales(self) -> list[float]:
+        return [scale.data for scale in self.scales]
+
     def widened(self, width: int) -> "UniformType":
         """Return the type with the same scales and integers, which are stored in `width` bits."""
-        return UniformType(
-            [scale.data for scale in self.scales],
-            [point.data for point in self.zero_points],
-            storage=IntegerType(width, self.storage.signedness.data),
-            axis=self.axis.data if isinstance(self.axis, IntAttr) else None,
-        )
+        storage = IntegerType(width, self.storage.signedness.data)
+        return self._changed(self._scales, storage=storage)
 
     def rescaled(self, factor: float, axis: int | None = None) -> "UniformType":
         """
         Return the type with all scales multiplied by `factor`. `axis` replaces the axis with a
         scale per index, if given.
         """
-        if axis is None and isinstance(self.axis, IntAttr):
-            axis = self.axis.data
-        return UniformType(
-            [scale.data * factor for scale in self.scales],
-            [point.data for point in self.zero_points],
-            storage=self.storage,
-            axis=axis,
-        )
+        return self._changed([scale * factor for scale in self._scales], axis=axis)
 
     def repeated(self, times: int, axis: int) -> "UniformType":
         """
         Return the type for a tensor that is repeated `times` times along `axis`, the axis with a
         scale per index: the list of scales is repeated.
         """
-        return UniformType(
-            [scale.data for scale in self.scales] * times,
-            [point.data for point in self.zero_points] * times,
-            storage=self.storage,
-            axis=axis,
-        )
+        return self._changed(self._scales, times=times, axis=axis)
 
     def verify(self) -> None:
         if self.width not in _WIDTHS or (self.width == 1 and self.is_signed):

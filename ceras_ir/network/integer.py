@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntAttr
 
 from ceras_ir.dialects.graph.constant import numpy_dtype
-from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
 
 Integers = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
@@ -233,8 +233,6 @@ def averaging(
 
 INT8_LOW, INT8_HIGH = -128, 127
 """The bounds of int8."""
-WEIGHT_BITS = 8
-"""The bits of stored weights, unless a layer has fewer."""
 MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = -100, 100
 """Bounds of exponents: scales and their products are normal float32 numbers."""
 ZERO_RANGE_EXPONENT = -7
@@ -247,7 +245,7 @@ WEIGHTS_PER_BATCH = 1 << 20
 """Weights that are processed at a time."""
 
 
-def weight_bounds(bits: int = WEIGHT_BITS) -> tuple[int, int]:
+def weight_bounds(bits: int = BYTE_BITS) -> tuple[int, int]:
     """
     Return the lowest and the highest integer as which constant weights of `bits` bits are stored.
     The lowest integer of the storage, such as -128, is excluded, so that (-128) * (-128), the only
@@ -287,7 +285,7 @@ def squared_error(
 
 
 def row_exponents_within(
-    rows: NDArray[np.float32], spread: int, bits: int = WEIGHT_BITS, parts: int = 1
+    rows: NDArray[np.float32], spread: int, bits: int = BYTE_BITS, parts: int = 1
 ) -> list[int] | None:
     """
     Return, for each row (an output channel) of weights that are stored in `bits` bits, the exponent
@@ -305,7 +303,7 @@ def row_exponents_within(
 
 
 def least_squares_exponents(
-    rows: NDArray[np.float32], bits: int = WEIGHT_BITS, parts: int = 1
+    rows: NDArray[np.float32], bits: int = BYTE_BITS, parts: int = 1
 ) -> NDArray[np.int64]:
     """
     Return the exponent of the scale with the smallest squared error for each row [rows, elements]

@@ -31,8 +31,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.integer import WEIGHT_BITS, fitting_exponent
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
+from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_range"
@@ -218,7 +218,16 @@ def weight_exponent(op: Operation) -> int | None:
 def weight_bits(op: Operation) -> int:
     """Return the number of bits in which the constant weights of `op` will be stored."""
     attribute = op.attributes.get(BITS)
-    return attribute.value.data if isinstance(attribute, IntegerAttr) else WEIGHT_BITS
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else BYTE_BITS
+
+
+def weight_type(op: Operation) -> UniformType | None:
+    """Return the type of the constant integer weights of `op`, or `None` without such weights."""
+    if not isinstance(op, graph.LinearOperation) or not isinstance(
+        op.weights.owner, graph.ConstantOp
+    ):
+        return None
+    return graph.quantized_element(op.weights)
 
 
 def row_exponents(op: Operation) -> tuple[int, ...] | None:
@@ -301,7 +310,7 @@ PRECISION, FLOAT, INT16 = "graph.precision", "f32", "i16"
 FLOAT_REASON = "graph.float_reason"
 """The reason, for the report, why `graph.precision` keeps an operation in float."""
 
-NARROW, WIDE = 8, 16
+NARROW, WIDE = BYTE_BITS, 2 * BYTE_BITS
 """The bits of stored values, in the narrow and in the wide form."""
 
 HEADROOM_BITS = 1

@@ -125,8 +125,8 @@ def keyword_values(
 ) -> dict[str, object]:
     """
     Check keyword arguments of a function of the Python API that are options of the dataclass `cls`,
-    and return their values by field name. A list becomes a tuple, and an int becomes a float where
-    the field is a float.
+    and return their values by field name. A list becomes a tuple, an int becomes a float where the
+    field is a float, and a text or an int is the single entry of a list of texts.
 
     Fields in `omit` are not keyword arguments. A wrong name or type raises `UsageError`, which
     names `owner`.
@@ -136,8 +136,11 @@ def keyword_values(
     for key, value in given.items():
         _expect_known(key, known, owner)
         kind = types[known[key]]
-        if get_origin(kind) is tuple and isa(value, list[object]):
-            value = tuple(value)
+        if kind == tuple[str, ...] and isinstance(value, str | int):
+            value = (value,)
+        if get_origin(kind) is tuple and isa(value, list[object] | tuple[object, ...]):
+            is_text = kind == tuple[str, ...]
+            value = tuple(str(v) if is_text and isinstance(v, int) else v for v in value)
         if without_none(kind) is float and isinstance(value, int):
             value = float(value)
         if (choices := choices_of(kind)) and value not in choices:

@@ -37,8 +37,9 @@ from ceras_ir.dialects.mem import (
     device_of,
     regions_of,
 )
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.storage import FLOAT_REASON, NARROW
+from ceras_ir.network.storage import FLOAT_REASON, weight_type
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.pipeline.summary import summary
 from ceras_ir.support.diagnostics import aligned, node_name
@@ -280,10 +281,9 @@ def _bits(op: Operation) -> int | None:
 
 def _weights(op: Operation) -> tuple[int | None, int | None]:
     """Return the bits and the bytes of the integer constant weights of a layer, otherwise None."""
-    if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
+    if not isinstance(op, LinearOperation) or (element := weight_type(op)) is None:
         return None, None
-    element = quantized_element(op.weights)
-    return (None, None) if element is None else (element.width, _stored_bytes(op.weights))
+    return element.width, _stored_bytes(op.weights)
 
 
 def constants(module: ModuleOp) -> list[ConstantOp]:
@@ -421,7 +421,7 @@ def _narrow_weights(entries: Sequence[Entry]) -> Iterator[str]:
         bits, size = entry.get("weight_bits"), entry.get("weight_bytes")
         if isinstance(bits, int) and isinstance(size, int):
             found[bits].append(size)
-    if found and min(found) < NARROW:
+    if found and min(found) < BYTE_BITS:
         parts = [
             f"{len(sizes)} of {bits} bits ({sum(sizes):,} bytes)"
             for bits, sizes in sorted(found.items())

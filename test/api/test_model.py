@@ -151,6 +151,14 @@ def test_trials_of_options_are_logged(
     assert not [one for one in recwarn if "note:" in str(one.message)]
 
 
+@pytest.mark.parametrize("given", [4, "4", [4], ["8", "4:*"], ("4:*",)])
+def test_weights_of_few_bits(model: ceras.Model, given: object, tmp_path: Path) -> None:
+    quantized = model.quantize(SAMPLES, target="c", weight_bits=given)
+    assert "!quant.uniform<i4:f32" in str(quantized)
+    with pytest.raises(ceras.UsageError, match="weights have 2 to 8 bits"):
+        model.quantize(SAMPLES, target="c", weight_bits=9)
+
+
 def test_the_recommended_calls_print_no_warning(model: ceras.Model, tmp_path: Path) -> None:
     """`compile` and `verify` do not report the options that `quantize` applied."""
     with warnings.catch_warnings():

@@ -165,6 +165,31 @@ def test_an_interrupt_while_a_command_imports(capsys: Captured) -> None:
     assert capsys.readouterr().err == "ceras-opt: interrupted\n"
 
 
+SWALLOWING = """
+import signal, sys, time, weakref
+from ceras_ir.command.entry_point import Command
+class Short:
+    pass
+def main(argv):
+    short = Short()
+    link = weakref.ref(short, lambda _: signal.raise_signal(signal.SIGINT))
+    del short
+    time.sleep(60)
+if __name__ == "__main__":
+    sys.exit(Command("ceras-opt", "", "swallowing")())
+"""
+
+
+def test_an_interrupt_in_a_callback_that_cannot_raise(tmp_path: Path) -> None:
+    """The callback of each import is such a function."""
+    (tmp_path / "swallowing.py").write_text(SWALLOWING)
+    ended = subprocess.run(
+        [sys.executable, "swallowing.py"], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=30, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (130, "ceras-opt: interrupted\n")
+
+
 ENDING = """
 import os, sys
 from ceras_ir.command.entry_point import Command

@@ -41,6 +41,7 @@ from ceras_ir.dialects.graph.camera import PACKED, PLANAR
 from ceras_ir.dialects.graph.pooling import Resize
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import BYTE_BITS
+from ceras_ir.network.storage import weight_type
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.pipeline.summary import used_bytes
 from ceras_ir.support.diagnostics import node_name, remark
@@ -501,11 +502,12 @@ def _stored_weights(layer: Layer) -> tuple[int, int] | None:
     Return the bits in which the kernel stores constant weights that have less than 8 bits, and the
     bytes of all of them without padding; `None` for other layers.
     """
-    if not isinstance(layer.op, graph.LinearOperation):
+    element = weight_type(layer.op)
+    if element is None or element.width >= BYTE_BITS:
         return None
-    element, owner = graph.quantized_element(layer.op.weights), layer.op.weights.owner
-    if element is None or element.width >= BYTE_BITS or not isinstance(owner, graph.ConstantOp):
-        return None
+    assert isinstance(layer.op, graph.LinearOperation)
+    owner = layer.op.weights.owner
+    assert isinstance(owner, graph.ConstantOp)
     if owner.encoded is not None:
         return BYTE_BITS, owner.encoded.nbytes
     bits = layer.packed_bits or BYTE_BITS

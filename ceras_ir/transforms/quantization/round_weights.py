@@ -17,8 +17,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.function import module_of, quantized_operations
-from ceras_ir.network.integer import WEIGHT_BITS, weight_bounds
+from ceras_ir.network.integer import weight_bounds
 from ceras_ir.network.storage import row_scales, weight_bits, weight_exponent
 from ceras_ir.transforms.quantization.accumulators import holds
 from ceras_ir.transforms.quantization.analysis.calibration import Array, CalibratedPass, watch
@@ -53,7 +54,7 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     ]
 
 
-def round_to_nearest(weights: Doubles, step: Doubles | float, bits: int = WEIGHT_BITS) -> Doubles:
+def round_to_nearest(weights: Doubles, step: Doubles | float, bits: int = BYTE_BITS) -> Doubles:
     """
     Round weights to the nearest multiple of the scale `step`, half to even, and clamp them to the
     range of integers of `bits` bits, as `quantize-graph` does.
@@ -62,7 +63,7 @@ def round_to_nearest(weights: Doubles, step: Doubles | float, bits: int = WEIGHT
 
 
 def round_with_compensation(
-    weights: Doubles, pairs: Doubles, steps: Doubles, bits: int = WEIGHT_BITS
+    weights: Doubles, pairs: Doubles, steps: Doubles, bits: int = BYTE_BITS
 ) -> Doubles:
     """
     Round `weights` [groups, outputs, K] to integers of `bits` bits times the scales `steps`

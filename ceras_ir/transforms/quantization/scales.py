@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.function import (
     data_operands,
     is_aligned_sum,
@@ -19,7 +20,6 @@ from ceras_ir.network.function import (
     states_of,
 )
 from ceras_ir.network.integer import (
-    WEIGHT_BITS,
     least_squares_exponent,
     row_exponents_within,
     weight_bounds,
@@ -233,7 +233,7 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
                 continue
             rows = weights.astype("float32", copy=False)
             bits = weight_bits(linear)
-            has_factors = self.factors and bits < WEIGHT_BITS and linear.residual is None
+            has_factors = self.factors and bits < BYTE_BITS and linear.residual is None
             parts = OCTAVE_PARTS if has_factors else 1
             chosen = row_exponents_within(rows, spread, bits, parts)
             if chosen is None:

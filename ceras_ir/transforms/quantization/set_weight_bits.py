@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.function import is_quantized, quantized_layers
-from ceras_ir.network.integer import WEIGHT_BITS
 from ceras_ir.network.storage import BITS
 from ceras_ir.support.diagnostics import UsageError, node_name, node_names
 from ceras_ir.transforms.pass_kinds import NetworkPass
@@ -58,13 +59,24 @@ class SetWeightBitsPass(WeightOptions, NetworkPass):
         layers = [
             op for op in quantized_layers(main) if isinstance(op.weights.owner, graph.ConstantOp)
         ]
-        names = {op: node_names(op) or [node_name(op)] for op in layers}
+        names = {
+            op: node_names(op) or [node_name(op)]
+            for op in main.body.block.ops
+            if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp)
+        }
         for entry in self.weight_bits:
             bits, layer = bits_and_layer(entry)
-            chosen = _large(layers) if layer is None else matching(names, [layer], "weight_bits")
+            chosen = list(_large(layers))
+            if layer is not None:
+                named = matching(names, [layer], "weight_bits")
+                chosen = [op for op in layers if op in named]
+                if not chosen:
+                    raise UsageError(
+                        f"weight_bits: '{layer}' has no constant weights that become integers"
+                    )
             for op in chosen:
                 op.attributes.pop(BITS, None)
-                if bits != WEIGHT_BITS:
+                if bits != BYTE_BITS:
                     op.attributes[BITS] = IntegerAttr(bits, i64)
 
 

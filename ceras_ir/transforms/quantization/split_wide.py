@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding, UniformType
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.integer import INT8_HIGH, INT8_LOW
 from ceras_ir.network.storage import LAYER, NARROW, WIDE
@@ -25,8 +25,6 @@ from ceras_ir.transforms.quantization.integer_forms import accumulator_element
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.quantization_options import ResidualSpreadOptions
 from ceras_ir.transforms.rebuilding import erase_unused, erase_with_constants, rebuild_linear
-
-BYTE_BITS = WIDE - NARROW
 
 MIN_JOINED, MAX_JOINED = INT8_LOW - (INT8_HIGH << BYTE_BITS), INT8_HIGH - (INT8_LOW << BYTE_BITS)
 """The bounds of a lower byte minus 2^8 times a negated upper byte."""

@@ -25,12 +25,11 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.network.function import module_of, quantized_layers
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.storage import (
     BITS,
-    NARROW,
     STORED_TYPE,
     given_type,
     set_row_scales,
@@ -74,7 +73,7 @@ class FloatWeightsPass(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         found = [op for op in module_of(main).walk() if isinstance(op, graph.DequantizeOp)]
-        found = [op for op in found if graph.stored_element(op.input).width < NARROW]
+        found = [op for op in found if graph.stored_element(op.input).width < BYTE_BITS]
         if not found or carries_quantization(module_of(main)):
             return
         layers: dict[int, dict[Operation, None]] = {}

@@ -210,11 +210,13 @@ def test_flash_has_packed_depthwise_bytes(width: int, options: str):
     assert weights == {512 * 16 * width // 8}
 
 
-@pytest.mark.parametrize(("groups", "bits", "size"), [(1, 4, 288), (8, 4, 36)])
+@pytest.mark.parametrize(
+    ("groups", "point", "bits", "size"), [(1, 0, 4, 288), (1, -8, 5, 360), (8, 0, 4, 36)]
+)
 def test_the_report_has_the_width_in_flash(
-    groups: int, bits: int, size: int, capsys: pytest.CaptureFixture[str]
+    groups: int, point: int, bits: int, size: int, capsys: pytest.CaptureFixture[str]
 ):
-    element = UniformType(0.25, storage=IntegerType(4))
+    element = UniformType(0.25, point, storage=IntegerType(4))
     filters = stored(np.random.default_rng(groups), element, (8, 3, 3, 8 // groups))
 
     def convolution(x: SSAValue) -> list[SSAValue]:

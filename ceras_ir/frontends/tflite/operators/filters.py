@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, ConstantOp, Reduce
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc
 from ceras_ir.frontends.tflite.fixed_point import requant_of
 from ceras_ir.frontends.tflite.operation import Operation, operator
@@ -20,8 +20,8 @@ from ceras_ir.frontends.tflite.operation import Operation, operator
 INPUT, OF_FEATURES, OF_TIME, BIAS, MEMORY = range(5)
 """The operands."""
 
-BYTE_BITS, MAX_TOTAL = 8, 1 << 30
-"""The bits of the low part of a weight, and the bound of totals."""
+MAX_TOTAL = 1 << 30
+"""The bound of totals."""
 
 
 @operator("SVDF")

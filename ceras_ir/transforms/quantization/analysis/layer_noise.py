@@ -33,7 +33,7 @@ from ceras_ir.network.function import (
     result_values,
 )
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.storage import EQUALIZED, LAYER, interval
+from ceras_ir.network.storage import EQUALIZED, LAYER, interval, weight_type
 from ceras_ir.support.diagnostics import node_name, progress
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import Moments, channel_ratios, decibels
@@ -221,7 +221,7 @@ class NoiseMeter:
                 (graph.shape_of(op.results[0]) or (1,))[-1],
                 element,
                 steps[number],
-                _weight_bits(op),
+                BYTE_BITS if (weights := weight_type(op)) is None else weights.width,
             )
         self.interpreter = interpreter_of(quantized)
 
@@ -397,11 +397,6 @@ def _only_rounds(op: Operation) -> bool:
             stored.high,
         )
     return isinstance(op, graph.QuantizeOp | graph.DequantizeOp)
-
-
-def _weight_bits(op: Operation) -> int:
-    element = graph.quantized_element(op.weights) if isinstance(op, graph.LinearOperation) else None
-    return BYTE_BITS if element is None else element.width
 
 
 def _operator(op: Operation) -> str:
