@@ -59,6 +59,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.checks": ("check-outputs", "check-scales"),
     "ceras_ir.transforms.quantization.choose_precision": ("choose-precision",),
     "ceras_ir.transforms.quantization.fit_inputs": ("fit-inputs", "fold-factor"),
+    "ceras_ir.transforms.quantization.float_blocks": ("float-blocks",),
     "ceras_ir.transforms.quantization.fold_qdq": ("fold-qdq",),
     "ceras_ir.transforms.quantization.keep_in_float": ("keep-in-float",),
     "ceras_ir.transforms.quantization.observe_ranges": ("observe-ranges",),

@@ -74,6 +74,16 @@ def packed(array: NDArray[np.generic], width: int) -> NDArray[np.uint8]:
     return np.packbits(bits.reshape(len(rows), -1), axis=1, bitorder="little")
 
 
+def unpacked(data: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]:
+    """
+    Return the first `count` integers of `bits` bits (1, 2, 4 or 8) in `data`. The low bits of a
+    byte are first.
+    """
+    mask = (1 << bits) - 1
+    parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
+    return parts.reshape(-1)[:count].astype(np.uint8)
+
+
 @irdl_attr_definition
 class UniformType(ParametrizedAttribute, TypeAttribute):
     """

@@ -29,6 +29,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
     "func": ["ceras_ir.interpreters.calls:FuncFunctions"],
     "graph": [
+        "ceras_ir.interpreters.blocks:BlockFunctions",
         "ceras_ir.interpreters.calls:CallFunctions",
         "ceras_ir.interpreters.camera:CameraFunctions",
         "ceras_ir.interpreters.layers:DetectionFunctions",

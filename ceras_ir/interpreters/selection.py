@@ -148,6 +148,15 @@ def _occurrences(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
         yield order[starts[counts > number] + number]
 
 
+def clamped_rows(indices: Array, count: int) -> NDArray[np.int64]:
+    """
+    Return row numbers in [0, count): negative indices count from the end, and others are clamped.
+    """
+    given: NDArray[np.int64] = indices.astype(np.int64)
+    counted = np.where(given < 0, given + np.int64(count), given)
+    return np.minimum(np.maximum(counted, 0), count - 1)
+
+
 @register_impls
 class SelectionFunctions(InterpreterFunctions):
     """
@@ -178,10 +187,7 @@ class SelectionFunctions(InterpreterFunctions):
     @impl(graph.TakeOp)
     def take(self, interpreter: Interpreter, op: graph.TakeOp, args: PythonValues):
         x, indices = args
-        rows = np.int64(len(x))
-        given: NDArray[np.int64] = indices.astype(np.int64)
-        counted = np.where(given < 0, given + rows, given)
-        return (np.take(x, np.minimum(np.maximum(counted, 0), rows - 1), axis=0),)
+        return (np.take(x, clamped_rows(indices, len(x)), axis=0),)
 
     @impl(graph.PutOp)
     def put(self, interpreter: Interpreter, op: graph.PutOp, args: PythonValues):

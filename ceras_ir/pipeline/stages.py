@@ -97,6 +97,8 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     Whether the options of quantization were applied to the network already. They remain for
     targets that quantize again, and other targets do not report them as options without effect.
     """
+    has_blocks: bool = True
+    """Whether the network can have weights with a scale for each block; see `resolved`."""
 
     @property
     def is_quantized(self) -> bool:
@@ -126,10 +128,17 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         Resolve `auto` for this network: int8 if it has Q/DQ, else `none`. A note reports text with
         calibrated ranges that are not used. Options that contradict the network are refused.
         """
-        options = self._decided(module)
+        options = self._decided(module).of_network(module)
         options._check_quantized()
         options.report_idle(module)
         return options
+
+    def of_network(self, module: ModuleOp) -> "BuildOptions":
+        """Return the options without stages that this network does not need."""
+        from ceras_ir.dialects.graph import BlockOperation
+
+        has_blocks = any(isinstance(op, BlockOperation) for op in module.walk())
+        return replace(self, has_blocks=has_blocks)
 
     def report_idle(self, module: ModuleOp) -> None:
         """
@@ -319,6 +328,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
 
         checks = (FoldQdqPass(rules=("constants",)), *_checking(options))
     stages = [
+        *_without_blocks(options),
         Stage(
             FUSED,
             (
@@ -327,7 +337,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
                 FusePass(integers=options.is_quantized),
                 *checks,
             ),
-        )
+        ),
     ]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.fuse_functions import SwishToHardSwishPass
@@ -406,6 +416,20 @@ def _widening(options: BuildOptions) -> tuple[ModulePass, ...]:
     from ceras_ir.transforms.quantization.widen_weights import WidenWeightsPass
 
     return (WidenWeightsPass(name),)
+
+
+def _without_blocks(options: BuildOptions) -> tuple[Stage, ...]:
+    """
+    Return the stage that replaces weights in blocks by float weights, if the target stores no such
+    blocks. Without a target, no stage is returned.
+    """
+    target = options.target
+    if not options.has_blocks or target.arithmetic.blocks or getattr(target, "name", None) is None:
+        return ()
+    from ceras_ir.transforms.quantization.float_blocks import FloatBlocksPass
+
+    replacing = (FloatBlocksPass(options.is_quantized),)
+    return (Stage("graph without blocks", replacing, changes_values=True),)
 
 
 def run_stages(

@@ -85,6 +85,8 @@ class Arithmetic:
     """The bits of stored activations on the fastest device; the host computes other widths."""
     weight_widths: tuple[int, ...] = (8,)
     """The bits of weights that the target stores, ascending; `widen-weights` widens the others."""
+    blocks: bool = False
+    """Whether weights can have a scale for each block; if not, `float-blocks` replaces them."""
 
     wide_share: float | None = None
     """

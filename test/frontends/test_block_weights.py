@@ -1,5 +1,6 @@
 """Compare weights of few bits, and top-k elements, with ONNX's reference and ONNX Runtime."""
 
+import re
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -7,12 +8,15 @@ import numpy as np
 import onnx
 import pytest
 from c_harness import Array, check
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import run_onnxruntime
 
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import packed
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 
 def model(
@@ -22,7 +26,7 @@ def model(
     outputs: Mapping[str, int],
     opset: int = 21,
 ) -> onnx.ModelProto:
-    graph = helper.make_graph(
+    network = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
@@ -30,7 +34,7 @@ def model(
         [numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return helper.make_model(network, opset_imports=opsets, ir_version=10)
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -73,6 +77,45 @@ def test_four_bits_are_weights_alone():
         import_model(model([node], x, tensors, {"y": TensorProto.INT4}))
 
 
+class MatMulNBits:
+    """A random model of MatMulNBits, and the real weights."""
+
+    def __init__(self, points: str, k: int, size: int, bits: int, level: int = 0) -> None:
+        rng, n = np.random.default_rng(1), 5
+        blocks = -(-k // size)
+        self.size = size
+        integers = rng.integers(0, 1 << bits, (n, blocks, size), np.uint8)
+        scales = rng.uniform(0.1, 1, n * blocks).astype(np.float32)
+        tensors: dict[str, Array] = {
+            "w": packed(integers.reshape(n * blocks, size), bits).reshape(n, blocks, -1),
+            "s": scales,
+        }
+        zero: NDArray[np.uint8 | np.float32] = np.full((n, blocks), 1 << bits - 1, np.uint8)
+        if points == "packed":
+            zero = rng.integers(0, 1 << bits, (n, blocks), np.uint8)
+            tensors["z"] = packed(zero, bits).reshape(-1)
+        elif points == "float":
+            zero = rng.uniform(0, (1 << bits) - 1, (n, blocks)).astype(np.float32)
+            tensors["z"] = zero.reshape(-1)
+        node = helper.make_node(
+            "MatMulNBits", ["x", *tensors], ["y"], domain="com.microsoft", K=k, N=n, bits=bits,
+            block_size=size, accuracy_level=level,
+        )  # fmt: skip
+        self.x = rng.normal(size=(3, k)).astype(np.float32)
+        self.proto = model([node], self.x, tensors, {"y": TensorProto.FLOAT})
+        centred = integers.astype(np.float32) - zero.astype(np.float32)[..., None]
+        real = centred * scales.reshape(n, blocks, 1)
+        self.weights: NDArray[np.float32] = real.reshape(n, -1)[:, :k].astype(np.float32)
+
+    def rounding(self) -> NDArray[np.float64]:
+        """Return the error bound of results if each block of `x` is rounded to 8 bits."""
+        total = np.zeros((len(self.x), len(self.weights)))
+        for start in range(0, self.x.shape[1], self.size):
+            x, w = (np.abs(v[:, start : start + self.size]) for v in (self.x, self.weights))
+            total += np.multiply.outer(x.max(1) / 254, w.sum(1))
+        return total
+
+
 # ONNX Runtime has no weights of 8 bits with zero points in float.
 @pytest.mark.parametrize(
     ("points", "bits"),
@@ -80,25 +123,108 @@ def test_four_bits_are_weights_alone():
 )
 @pytest.mark.parametrize(("k", "size"), [(64, 16), (40, 32)])
 def test_matmul_n_bits(points: str, k: int, size: int, bits: int):
-    rng, n = np.random.default_rng(1), 5
-    blocks = -(-k // size)
-    tensors: dict[str, Array] = {
-        "w": rng.integers(0, 256, (n, blocks, size * bits // 8)).astype(np.uint8),
-        "s": rng.uniform(0.1, 1, n * blocks).astype(np.float32),
-    }
-    if points == "packed":
-        tensors["z"] = rng.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8)
-    elif points == "float":
-        tensors["z"] = rng.uniform(0, (1 << bits) - 1, n * blocks).astype(np.float32)
-    node = helper.make_node(
-        "MatMulNBits", ["x", *tensors], ["y"], domain="com.microsoft", K=k, N=n, bits=bits,
-        block_size=size,
-    )  # fmt: skip
-    x = rng.normal(size=(3, k)).astype(np.float32)
-    proto = model([node], x, tensors, {"y": TensorProto.FLOAT})
-    expected = run_onnxruntime(proto, {"x": x})["y"]
-    found = run(import_model(proto), {"x": x})["y"]
-    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3 * float(np.abs(expected).max()))
+    case = MatMulNBits(points, k, size, bits)
+    expected = run_onnxruntime(case.proto, {"x": case.x})["y"].astype(np.float32)
+    module = import_model(case.proto)
+    found = run(module, {"x": case.x})["y"].astype(np.float32)
+    is_packed = any(isinstance(op, graph.BlockMatmulOp) for op in module.walk())
+    assert is_packed == (points != "float")
+    bound = case.rounding() if is_packed else 0
+    assert (np.abs(found - expected) <= bound + 1e-5 * np.abs(expected).max()).all()
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_level_4_quantizes_the_input_too(size: int):
+    """The order of sums, and rounding on some processors, may differ."""
+    case = MatMulNBits("packed", 256, size, 4, 4)
+    expected = run_onnxruntime(case.proto, {"x": case.x})["y"].astype(np.float32)
+    found = run(import_model(case.proto), {"x": case.x})["y"].astype(np.float32)
+    assert (np.abs(found - expected) <= 2 * case.rounding()).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"K": 63}, "K = 63, N = 5, block_size = 16"),
+        ({"block_size": 3}, "K = 64, N = 5, block_size = 3"),
+        ({"block_size": 32}, "scales of shape [20], expected [5, 2]"),
+        ({"N": 6}, "weights of shape [5, 4, 8] and uint8"),
+        ({"bits": 8}, "weights of shape [5, 4, 8] and uint8"),
+        ({"bits": 3}, "bits is 3"),
+    ],
+)
+def test_wrong_attributes(change: dict[str, int], message: str):
+    case = MatMulNBits("packed", 64, 16, 4)
+    (node,) = case.proto.graph.node
+    for attribute in node.attribute:
+        attribute.i = change.get(attribute.name, attribute.i)
+    with pytest.raises((InputError, UnsupportedError), match=re.escape(message)):
+        import_model(case.proto)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("w", np.zeros(159, np.uint8), "weights of shape [159] and uint8"),
+        ("w", np.zeros((5, 4, 8), np.int8), "weights of shape [5, 4, 8] and int8"),
+        ("z", np.zeros(9, np.uint8), "zero points of shape [9], expected [5, 2] bytes"),
+        ("z", np.zeros(19, np.float32), "zero points of shape [19], expected [5, 4]"),
+        ("s", np.full(20, np.inf, np.float32), "scales must be finite"),
+    ],
+)
+def test_wrong_operands(name: str, array: Array, message: str):
+    case = MatMulNBits("packed", 64, 16, 4)
+    for tensor in case.proto.graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(numpy_helper.from_array(array, name))
+    with pytest.raises(InputError, match=re.escape(message)):
+        import_model(case.proto)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("way", ["MatMul", "Gemm", "transposed", "Gather"])
+@pytest.mark.parametrize("signed", [True, False])
+def test_dequantized_blocks_remain_packed(way: str, bits: int, signed: bool):
+    """Blocks are along the first axis for MatMul, and along the second for transposed weights."""
+    rng, size, k, n = np.random.default_rng(5), 16, 40, 6
+    low = -(1 << bits - 1) if signed else 0
+    kind = np.dtype(f"{'' if signed else 'u'}int8") if bits == 8 else None
+    if kind is None:
+        kind = np.dtype(getattr(ml_dtypes, f"{'' if signed else 'u'}int{bits}"))
+    rows, zero = (rng.integers(low, low + (1 << bits), shape) for shape in ((n, k), (n, 3)))
+    steps = rng.normal(size=(n, 3)).astype(np.float32)
+    is_turned = way == "MatMul"
+    arrays = [a.T if is_turned else a for a in (rows.astype(kind), steps, zero.astype(kind))]
+    tensors: dict[str, Array] = dict(zip("wsz", arrays, strict=True))
+    nodes = [
+        helper.make_node(
+            "DequantizeLinear", ["w", "s", "z"], ["d"], axis=0 if is_turned else 1, block_size=size
+        )
+    ]
+    at, x = np.array([0, 5, -1]), rng.normal(size=(2, k)).astype(np.float32)
+    given: Array = at if way == "Gather" else x
+    match way:
+        case "MatMul":
+            nodes.append(helper.make_node("MatMul", ["x", "d"], ["y"]))
+        case "Gemm":
+            nodes.append(helper.make_node("Gemm", ["x", "d"], ["y"], transB=1))
+        case "transposed":
+            nodes.append(helper.make_node("Transpose", ["d"], ["t"]))
+            nodes.append(helper.make_node("MatMul", ["x", "t"], ["y"]))
+        case _:
+            nodes.append(helper.make_node("Gather", ["d", "x"], ["y"]))
+    proto = model(nodes, given, tensors, {"y": TensorProto.FLOAT}, opset=25 if bits == 2 else 21)
+    module = import_model(proto)
+    assert any(isinstance(op, graph.BlockOperation) for op in module.walk())
+    found = run(module, {"x": given})["y"].astype(np.float32)
+    points, scales = (np.repeat(each, size, 1)[:, :k] for each in (zero, steps))
+    real = (rows - points).astype(np.float32) * scales
+    if way == "Gather":
+        np.testing.assert_array_equal(found, real[at])
+    else:
+        reach = np.abs(x).max() / 254 * np.abs(real).sum(1)
+        difference = np.subtract(found, x @ real.T)
+        assert (np.abs(difference) <= reach + 1e-5).all()
 
 
 # Elements of four bits may have blocks along any axis; bytes only along the last.

@@ -282,8 +282,8 @@ OpT = TypeVar("OpT", bound=Operation)
 Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 PRINTER_MODULES = (
-    *("camera", "conversion", "elementwise", "linear", "lookup", "movement", "recurrence"),
-    *("reduction", "selection", "states"),
+    *("blocks", "camera", "conversion", "elementwise", "linear", "lookup", "movement"),
+    *("recurrence", "reduction", "selection", "states"),
 )
 """Modules with printers, imported when the first operation is printed."""
 

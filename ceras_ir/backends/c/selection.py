@@ -54,13 +54,20 @@ def take(layer: Layer, op: graph.TakeOp) -> None:
     (rows, width), count = shape_of(op.input), shape_of(op.indices)[0]
     x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
     y = layer.write(op.result)
-    body = [
+    copy = f"(void)memcpy({y} + i * {width}, {x} + row * {width}, {width}U * sizeof *{y});"
+    layer.loop("i", count, [*row_lines(at, rows), copy])
+
+
+def row_lines(at: str, rows: int) -> list[str]:
+    """
+    Return the C statements that set `row` to index `i` of the C array `at`. Negative indices count
+    from the end of `rows` rows, and others are clamped.
+    """
+    return [
         f"int64_t row = (int64_t){at}[i];",
         f"row = row < 0 ? row + {rows} : row;",
         f"row = row < 0 ? 0 : row > {rows - 1} ? {rows - 1} : row;",
-        f"(void)memcpy({y} + i * {width}, {x} + row * {width}, {width}U * sizeof *{y});",
     ]
-    layer.loop("i", count, body)
 
 
 @prints(graph.PadOp)

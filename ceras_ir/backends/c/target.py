@@ -61,7 +61,7 @@ class CTarget(
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS, blocks=True)
     verified_by_default = True
     runs_natively = True
     keeps_states = True

@@ -37,7 +37,7 @@ class InterpTarget(EncodingOptions, Target):
     compiles = False
     keeps_states = True
     # Float networks are quantized as for target c.
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS, blocks=True)
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage

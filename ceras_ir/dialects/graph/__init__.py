@@ -9,6 +9,7 @@ expresses an ONNX operator by several of them.
 from xdsl.ir import Attribute, Dialect, Operation
 
 from ceras_ir.dialects.graph import (
+    blocks,
     calls,
     camera,
     constant,
@@ -28,6 +29,9 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.dialects.graph.attributes import Function as Function
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.attributes import integers as integers
+from ceras_ir.dialects.graph.blocks import BlockMatmulOp as BlockMatmulOp
+from ceras_ir.dialects.graph.blocks import BlockOperation as BlockOperation
+from ceras_ir.dialects.graph.blocks import BlockTakeOp as BlockTakeOp
 from ceras_ir.dialects.graph.calls import BranchOp as BranchOp
 from ceras_ir.dialects.graph.calls import CallingOperation as CallingOperation
 from ceras_ir.dialects.graph.calls import ExtractOp as ExtractOp
@@ -111,6 +115,7 @@ from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 _FAMILIES = (
     constant,
     linear,
+    blocks,
     pooling,
     elementwise,
     lookup,

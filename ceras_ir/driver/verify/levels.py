@@ -421,6 +421,7 @@ def verifications(
     group. `module` may be changed. `watching` creates the check after each pass (see `run_stages`).
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")
+    options = options.of_network(module)
     for target in targets:
         target.check()
     bare = [replace(options, target=target, insertions=()) for target in targets]

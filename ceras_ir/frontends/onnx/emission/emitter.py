@@ -21,7 +21,13 @@ from ceras_ir.dialects.graph import Binary, CastOp, DequantizeOp, Function, Pad,
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.builder import Builder
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import (
+    BlockedConstant,
+    Constant,
+    Value,
+    dtype_of_value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import Array
 
 TO_NHWC = (0, 2, 3, 1)
@@ -301,6 +307,10 @@ class Emitter(Builder):
         [count, size].
         """
         flat = self.reshaped(indices, (prod(shape_of_value(indices)),))
+        if isinstance(rows, BlockedConstant) and not rows.is_turned:
+            (weights, scales, points), sizes = self._blocks(rows)
+            given = weights, self.materialize(flat), scales, points
+            return self.emit(graph.BlockTakeOp(*given, columns=rows.shape[1], **sizes))
         return self.emit(graph.TakeOp(self.materialize(rows), self.materialize(flat)))
 
     def rows_of_steps(self, step: Value) -> Value:
@@ -376,9 +386,23 @@ class Emitter(Builder):
         if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
             # Targets pack constant weights, so the transposed product is computed.
             return self.materialize(self.transposed(self.product(weights, rows), (1, 0)))
-        operands = self.materialize(rows), self.materialize(weights)
+        x = self.materialize(rows)
+        if isinstance(weights, BlockedConstant) and not weights.is_turned:
+            operands, sizes = self._blocks(weights)
+            added = None if bias is None else self.materialize(bias)
+            return self.emit(graph.BlockMatmulOp(x, *operands, added, **sizes))
+        operands = x, self.materialize(weights)
         added = None if bias is None else self.materialize(bias)
         return self.emit(graph.MatmulOp(*operands, added, result_element=f32))
+
+    def _blocks(
+        self, constant: BlockedConstant
+    ) -> tuple[tuple[SSAValue, SSAValue, SSAValue | None], dict[str, int]]:
+        """Return weights, scales and zero points in blocks, and the sizes of their operations."""
+        weights, scales, points = constant.operands
+        given = None if points is None else self.materialize(points)
+        operands = self.materialize(weights), self.materialize(scales), given
+        return operands, {"bits": constant.bits, "block": constant.block}
 
     def _check_broadcast(self, *values: Value) -> None:
         shape: tuple[int, ...] | None = ()

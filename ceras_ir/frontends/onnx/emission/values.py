@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import IntAttr, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.frontends.onnx.model.model_file import (
     MAX_TENSOR_ELEMENTS,
     TENSOR_DTYPES,
@@ -35,6 +35,7 @@ from ceras_ir.frontends.onnx.model.model_file import (
     tensor_shape,
     type_name,
 )
+from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, did_you_mean
 
@@ -192,6 +193,85 @@ class QuantizedConstant(Constant):
             return None if axis in argument else self.element
         found = _channel_axis(self.shape, argument, axis)
         return None if found is None else self.element.repeated(*found)
+
+
+@dataclass(frozen=True)
+class BlockedConstant(Constant):
+    """
+    A matrix of packed integers [N, K] with a scale for each block of a row, or its transpose.
+    `load` returns the real values.
+    """
+
+    packed: Callable[[], Array] = field(repr=False, kw_only=True)
+    """Return the rows as `graph.block_matmul` stores them."""
+    scales: Array = field(repr=False, kw_only=True)
+    points: Array | None = field(repr=False, kw_only=True)
+    bits: int = field(kw_only=True)
+    block: int = field(kw_only=True)
+    is_turned: bool = field(default=False, kw_only=True)
+    """Whether the constant is [K, N], with blocks along the first axis."""
+
+    @classmethod
+    def of_rows(
+        cls,
+        name: str,
+        packed: Callable[[], Array],
+        columns: int,
+        scales: Array,
+        points: Array | None,
+        sizes: tuple[int, int],
+        widened: Callable[[str], None],
+    ) -> BlockedConstant:
+        """
+        Return the constant [N, columns] with `sizes`, the bits of an integer and the elements of a
+        block. `widened` is called with the name if the real values are loaded.
+        """
+        bits, block = sizes
+
+        def load() -> Array:
+            widened(name)
+            given = None if points is None else points.astype(np.uint8)
+            integers = unpacked_blocks(packed().astype(np.uint8), given, bits, block)
+            return real_weights(integers, scales.astype(np.float32), columns)
+
+        return cls(
+            name,
+            (len(scales), columns),
+            np.dtype(np.float32),
+            load,
+            (name, "blocks"),
+            packed=packed,
+            scales=scales,
+            points=points,
+            bits=bits,
+            block=block,
+        )
+
+    @property
+    def operands(self) -> tuple[Constant, Constant, Constant | None]:
+        """The packed integers [N, bytes], the scales, and the zero points, as constants."""
+        name, row = self.name, -(-self.scales.shape[1] * self.block * self.bits // BYTE_BITS)
+        shape, byte = (len(self.scales), row), np.dtype(np.uint8)
+        weights = Constant(name, shape, byte, self.packed, (name, "packed"))
+        points = self.points
+
+        def part(suffix: str, array: Array) -> Constant:
+            at = f"{name}/{suffix}"
+            return Constant(at, array.shape, array.dtype, lambda: array, (at,))
+
+        return (
+            weights,
+            part("scales", self.scales.astype(np.float32)),
+            None if points is None else part("points", points.astype(np.uint8)),
+        )
+
+    def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:
+        moved = super()._moved(shape, move, kind, argument)
+        if kind != "transpose" or argument != (1, 0):
+            return moved
+        return replace(
+            self, shape=shape, load=moved.load, key=moved.key, is_turned=not self.is_turned
+        )
 
 
 def _channel_axis(source: Shape, target: Shape, axis: int) -> tuple[int, int] | None:

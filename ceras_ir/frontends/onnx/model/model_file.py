@@ -27,6 +27,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from ceras_ir.dialects.quant import unpacked
 from ceras_ir.support.diagnostics import InputError, printable, with_remedy
 from ceras_ir.support.user_files import read_bytes
 
@@ -298,16 +299,6 @@ def element_type(data_type: int) -> np.dtype[np.generic] | None:
 
         return np.dtype(getattr(ml_dtypes, packed))
     return TENSOR_DTYPES.get(data_type)
-
-
-def unpacked(data: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]:
-    """
-    Return the first `count` integers of `bits` bits (1, 2, 4 or 8) in `data`. The low bits of a
-    byte are first.
-    """
-    mask = (1 << bits) - 1
-    parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
-    return parts.reshape(-1)[:count].astype(np.uint8)
 
 
 def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> bytes:

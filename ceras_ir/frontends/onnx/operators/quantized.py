@@ -3,14 +3,12 @@ Import QuantizeLinear and DequantizeLinear, which convert between real values an
 
 Scales that are computed at run time are float32 values, and conversions with them are float
 arithmetic; the result is plain integers. Weights of few bits keep their integers, as weights of 8
-bits do. In blocks, which ONNX Runtime's quantizer writes for products and tables, they become float
-weights, with a note.
+bits do. Matrices in blocks remain packed for products and lookups (`block_weights.py`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +27,16 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, operator
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
     Value,
     dtype_of_value,
     shape_of_value,
 )
-from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array, type_name, unpacked
+from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array, type_name
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.indexing import gathered_along
+from ceras_ir.frontends.onnx.operators.block_weights import in_blocks, packed_blocks
 
 
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
@@ -137,6 +135,8 @@ def _dequantized_in_float(node: Node, emitter: Emitter, scales: _Scales) -> Valu
     scale, point = scales.spread(node, emitter.shape(0))
     kind = storage_of(node, storage, of_constant=isinstance(value, Constant))
     if isinstance(value, Constant):
+        if scales.size and len(value.shape) == 2:
+            return _packed(node, emitter, scales, value, kind)
         if kind.bitwidth < BYTE_BITS:
             emitter.widened.append(value.name)
         real = (value.load().astype(np.float32) - point) * scale
@@ -144,6 +144,28 @@ def _dequantized_in_float(node: Node, emitter: Emitter, scales: _Scales) -> Valu
     real = dequantized(emitter, value, UniformType(1.0, storage=kind))
     centred = emitter.binary(Binary.SUB, real, emitter.constant(point, "zero_points"))
     return emitter.binary(Binary.MUL, centred, emitter.constant(scale, "scales"))
+
+
+def _packed(
+    node: Node, emitter: Emitter, scales: _Scales, value: Constant, kind: IntegerType
+) -> Constant:
+    """Return the real values of a matrix in blocks of rows or columns, packed if possible."""
+    is_turned = node.axis(scales.axis, 2) == 0
+    bits, point = kind.bitwidth, scales.point
+    low = 0 if kind.signedness.data == Signedness.UNSIGNED else 1 << bits - 1
+
+    def stored(array: Array) -> NDArray[np.uint8]:
+        rows = array.T if is_turned else array
+        return (rows.astype(np.int16) + low).astype(np.uint8)
+
+    points = stored(np.zeros(scales.scale.shape, np.int16) if point is None else point)
+    rows, size = stored(value.load()), scales.size
+    steps = scales.scale.T if is_turned else scales.scale
+    sizes = rows.shape[1], bits, size
+    found = in_blocks(
+        node, emitter, value.name, packed_blocks(rows, bits, size), steps, points, sizes
+    )
+    return found.transposed((1, 0)) if is_turned else found
 
 
 def _quantized_blocks(node: Node, emitter: Emitter, storage: str, scales: _Scales) -> Value:
@@ -242,133 +264,3 @@ def _along(node: Node, emitter: Emitter, index: int, rank: int) -> Value:
     if count > 1:
         inner = rank - 1 - node.axis(node.integer("axis", 1), rank)
     return emitter.reshaped(emitter.value(index), (count, *(1,) * inner))
-
-
-Float32Array: TypeAlias = NDArray[np.float32]
-
-MATMUL_N_BITS = f"{MICROSOFT}MatMulNBits"
-GATHER_BLOCKS = f"{MICROSOFT}GatherBlockQuantized"
-
-BLOCK_WIDTHS = (2, 4, 8)
-
-constant_operands(
-    {MATMUL_N_BITS: range(1, 6)},
-    "weights, scales, zero points and bias must be constants",
-    "make it an initializer",
-)
-constant_operands(
-    {GATHER_BLOCKS: (0, 2, 3)},
-    "the table, scales and zero points must be constants",
-    "make it an initializer",
-)
-
-
-@rule(GATHER_BLOCKS)
-def known_table_width(node: Node) -> str | None:
-    """bits must be 2, 4 or 8"""
-    bits = node.integer("bits", 4)
-    return None if bits in BLOCK_WIDTHS else f"bits is {bits}; quantize with 4"
-
-
-@rule(MATMUL_N_BITS)
-def known_width(node: Node) -> str | None:
-    """bits must be 2, 4 or 8, and there must be no index of groups"""
-    if (reason := known_table_width(node)) is not None:
-        return reason
-    return "g_idx is given; quantize without reordering" if node.has_input(4) else None
-
-
-@operator(MATMUL_N_BITS)
-def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
-    """
-    Import MatMulNBits of ONNX Runtime: a product with weights `(q - zero point) * scale` of 2, 4 or
-    8 bits. The default zero point is half of the range.
-    """
-    node.ignore("accuracy_level", "weight_prepacked")
-    k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
-    bits = node.integer("bits", 4)
-    shape = emitter.shape(0)
-    if min(k, n, size) < 1 or size * bits % 8 or shape[-1:] != (k,):
-        raise node.wrong(f"K = {k}, N = {n}, block_size = {size} and rows of {list(shape)}")
-    blocks = -(-k // size)
-    packed, scales = emitter.array(1), emitter.array(2)
-    if packed.dtype != np.uint8 or packed.size != n * blocks * size * bits // 8:
-        raise node.wrong(f"weights of shape {list(packed.shape)} and {packed.dtype}")
-    if scales.size != n * blocks:
-        raise node.wrong(f"scales of shape {list(scales.shape)}, expected {[n, blocks]}")
-    if bits < BYTE_BITS:
-        emitter.widened.append(node.inputs[1])
-    numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size, bits)
-    real = numbers.reshape(n, blocks, size).astype(np.float32)
-    real -= _points(node, emitter, n, blocks, bits)
-    real *= scales.astype(np.float32).reshape(n, blocks, 1)
-    weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
-    rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
-    product = emitter.product(rows, weights, emitter.optional(5))
-    return emitter.reshaped(product, (*shape[:-1], n))
-
-
-def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Float32Array:
-    """
-    Return the zero point of each block of weights, [n, blocks, 1], from operand 3: floats, or
-    integers of `bits` bits packed in rows of bytes. The default is half of the range.
-    """
-    if not node.has_input(3):
-        return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
-    points = emitter.array(3)
-    if points.dtype != np.uint8:
-        if points.size != n * blocks:
-            raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, blocks]}")
-        return points.astype(np.float32).reshape(n, blocks, 1)
-    row = -(-blocks * bits // 8)
-    if points.size != n * row:
-        raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, row]} bytes")
-    count = row * (8 // bits)
-    integers = unpacked(points.reshape(-1).astype(np.uint8), n * count, bits).reshape(n, count)
-    return integers[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
-
-
-@operator(GATHER_BLOCKS)
-def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
-    """
-    Import GatherBlockQuantized of ONNX Runtime: gather rows of the table
-    `(q - zero point) * scale`. The default zero point is half of the range of the bits in a byte,
-    and 0 for elements of four bits.
-    """
-    stored, scales = emitter.array(0), emitter.array(2)
-    bits, size = node.integer("bits", 4), node.integer("block_size", 128)
-    axis = node.axis(node.integer("quantize_axis", 1), stored.ndim, "quantize_axis")
-    if stored.dtype.name not in ("uint8", "int4", "uint4"):
-        raise node.wrong(f"a table of {stored.dtype}, expected uint8, int4 or uint4")
-    in_bytes = stored.dtype == np.uint8
-    numbers = _unpack(stored, bits) if in_bytes else stored
-    blocks = list(numbers.shape)
-    blocks[axis] = -(-blocks[axis] // max(size, 1))
-    if size < 1 or list(scales.shape) != blocks:
-        raise node.wrong(f"scales of shape {list(scales.shape)}, expected {blocks}")
-    points: Array = np.full(blocks, 1 << bits - 1 if in_bytes else 0)
-    if node.has_input(3):
-        points = emitter.array(3)
-        if points.dtype != stored.dtype:
-            raise node.wrong(f"zero points of {points.dtype}, expected {stored.dtype}")
-        points = _unpack(points, bits)[..., : blocks[-1]] if in_bytes and points.ndim else points
-        if list(points.shape) != blocks:
-            raise node.wrong(f"zero points of shape {list(points.shape)}, expected {blocks}")
-
-    if bits < BYTE_BITS:
-        emitter.widened.append(node.inputs[0])
-
-    def repeated(values: Array) -> Float32Array:
-        wide = np.repeat(values.astype(np.float32), size, axis)
-        return wide.take(range(numbers.shape[axis]), axis).astype(np.float32)
-
-    floats: Float32Array = numbers.astype(np.float32)
-    real = (floats - repeated(points)) * repeated(scales)
-    table = Constant.of(node.inputs[0], real)
-    return gathered_along(node, emitter, table, node.integer("gather_axis", 0))
-
-
-def _unpack(stored: Array, bits: int) -> Array:
-    flat, per_byte = stored.reshape(-1).astype(np.uint8), 8 // bits
-    shape = (*stored.shape[:-1], stored.shape[-1] * per_byte)
-    return unpacked(flat, stored.size * per_byte, bits).reshape(shape)
