@@ -160,15 +160,17 @@ def _pairs(
     pairs = -(-n // FILTERS)
     panels = WeightPanels.add(of.layer, stored_bits(of.sums), pairs, FILTERS * k, packed)
     of.layer.scratch("uint32_t", "panel", panels.padded // 2, 4)
+    biases = [f"{of.bias}[f + {i}]" for i in range(FILTERS)]
     of.layer.loop(
         "pair",
         pairs,
         [
             f"const int32_t f = {earlier('2 * pair', n, FILTERS)};",
             panels.widen(of.layer, "panel", "pair"),
+            f"const int32_t start[{FILTERS}] = {{{', '.join(biases)}}};",
             *opening,
             f"  int32_t sums[{TILE_COLUMNS * FILTERS}];",
-            f"  {tile}(sums, {source}, panel, {of.bias} + f);",
+            f"  {tile}(sums, {source}, panel, start);",
             f"  int32_t at = ({at}) * {n};",
             f"  for (int32_t i = 0; i < {TILE_COLUMNS * FILTERS}; i += {FILTERS}, at += {n}) {{",
             *(f"    {t}" for c in range(FILTERS) for t in _stored(of, c)),

@@ -153,7 +153,7 @@ def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
     if len(shifts) == 1:
         return ""
     factors = padded([1 << shift for shift in shifts], count)
-    return layer.array("residual_factors", factors, "int32_t")
+    return layer.integers("residual_factors", factors)
 
 
 def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
@@ -211,9 +211,9 @@ class IntegerLayer:
         scales = shifts = ""
         if requant.is_per_channel:
             multipliers, distances = requant.factors
-            scales = layer.array("multipliers", padded(multipliers, count), "int32_t")
+            scales = layer.integers("multipliers", padded(multipliers, count))
             if len(set(distances)) > 1:
-                shifts = layer.array("shifts", padded(distances, count), "int32_t")
+                shifts = layer.integers("shifts", padded(distances, count))
         rescale = rescaling(
             requant,
             sums.bound,

@@ -185,6 +185,19 @@ class Layer:
         """
         return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
 
+    def integers(self, name: str, values: NDArray[np.integer], condition: str = "") -> str:
+        """
+        Add integers to the constants of this layer, and return the C name. The elements have the
+        fewest bits of 8, 16, 32 and 64 that hold all values; at least 32 for kernels with vectors,
+        which load words. `condition` is that of `constant`.
+        """
+        most = max(int(values.max()), -int(values.min()) - 1)
+        bits = 32 if self.options.vectors else 8
+        while most >> (bits - 1):
+            bits *= 2
+        data: Array = values.astype(f"int{bits}")
+        return self.constant(name, f"int{bits}_t", data.size, bits // 8, lambda: data, condition)
+
     def line(self, text: str, depth: int = 0) -> None:
         self.lines.append("  " * (depth + 1) + text)
 

@@ -177,7 +177,7 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 def dsp_linear(of: IntegerLayer) -> None:
     layer, geometry, sums = of.layer, of.geometry, of.sums
     layer.kernel = "smlad"
-    bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
+    bias = layer.integers("bias", sums.bias)
     of = replace(of, rescale=narrowed(of), bias=bias)
     if geometry.is_depthwise:
         depthwise(of)
@@ -332,7 +332,7 @@ def _print(
     outputs = len(weights)
     point = np.full(near.channels, zero_point_of(of.sums.x), np.int8)
     border = layer.array("border", point, "int8_t")
-    start = layer.array("start", np.resize(finish.start, outputs).astype(np.int32), "int32_t")
+    start = layer.integers("start", np.resize(finish.start, outputs))
     shift = "0"
     if finish.shifts:
         shift = f"{layer.array('shifts', np.array(finish.shifts, np.int8), 'int8_t')}[o]"

@@ -314,13 +314,6 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
                 _depthwise(of, filters)
 
 
-def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
-    wide = bool((np.abs(values) >= LIMIT).any())
-    data: Array = values.astype(np.int64 if wide else np.int32)
-    ctype, item = ("int64_t", 8) if wide else ("int32_t", 4)
-    return layer.constant("bias", ctype, data.size, item, lambda: data, condition)
-
-
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     """
     Add the bias of a layer to the constants and return its C name. It matches inputs that are
@@ -330,11 +323,11 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     added, and for signed bytes. `condition` applies to both.
     """
     if row != "model_row":
-        return _bias(layer, sums.bias, condition)
+        return layer.integers("bias", sums.bias, condition)
     also = f"{condition} && " if condition else ""
     signed = sums.bias + (0 if sums.x.is_signed else UNSIGNED_OFFSET) * sums.per_output
-    _bias(layer, signed - 128 * sums.per_output, also + ROWS_UNSIGNED)
-    return _bias(layer, signed, also + ROWS_SIGNED)
+    layer.integers("bias", signed - 128 * sums.per_output, also + ROWS_UNSIGNED)
+    return layer.integers("bias", signed, also + ROWS_SIGNED)
 
 
 def _depthwise(of: IntegerLayer, filters: PackedFilters | None = None) -> None:
@@ -376,7 +369,7 @@ def _depthwise(of: IntegerLayer, filters: PackedFilters | None = None) -> None:
     else:
         w = layer.constant("weights", sums.weight_type, size, item, packed)
     # The kernel subtracts the zero point from each element, so the bias must not correct it.
-    bias = _bias(layer, sums.bias + point * sums.per_output, condition)
+    bias = layer.integers("bias", sums.bias + point * sums.per_output, condition)
     layer.scratch("int32_t", "sums", channels, 4)
     body = [
         f"const int32_t at = p * {channels};",
@@ -422,7 +415,7 @@ def _depthwise_rows(of: IntegerLayer) -> None:
         CENTRE=" - zero_point" if point else "",
     )
     w = _repeated_taps(of)
-    bias = _bias(layer, sums.bias + point * sums.per_output)
+    bias = layer.integers("bias", sums.bias + point * sums.per_output)
     layer.scratch("int32_t", "sums", columns * channels, 4)
     body = [
         f"{kernel}(sums, {of.x}, {w}, {place}, r, {point});",

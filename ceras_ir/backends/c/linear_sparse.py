@@ -267,10 +267,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     if sparse.narrow is not None:
         # The words of straight-line code include the biases.
         ways = ways[-1:]
-    biases = [
-        layer.constant("bias", "int32_t", v.size, 4, lambda v=v: v.astype(np.int32), condition)
-        for condition, v in ways
-    ]
+    biases = [layer.integers("bias", v, condition) for condition, v in ways]
     sparse.print((biases[0], biases[-1]), (str(point + (128 if is_signed else 0)), str(point)))
 
 
