@@ -33,7 +33,7 @@ from ceras_ir.backends.c.ordered_rows import (
     INSTRUCTIONS_PER_SPARSE_WEIGHT,
 )
 from ceras_ir.backends.c.source import model_source
-from ceras_ir.backends.c.sparse_code import SPARSE, core_cost
+from ceras_ir.backends.c.sparse_code import SPARSE, core_cost, packed_bytes
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
@@ -492,7 +492,7 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
     if widened:
         remark(
             f"target c: note: {widened} layer{'s' * (widened > 1)} with weights below 8 bits "
-            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (sparse, "
+            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (such as "
             "Helium) read bytes: 8 bits are as small and more accurate"
         )
 
@@ -508,9 +508,9 @@ def _stored_weights(layer: Layer) -> tuple[int, int] | None:
     assert isinstance(layer.op, graph.LinearOperation)
     owner = layer.op.weights.owner
     assert isinstance(owner, graph.ConstantOp)
-    if owner.encoded is not None:
-        return BYTE_BITS, owner.encoded.nbytes
     bits = layer.packed_bits or BYTE_BITS
+    if owner.encoded is not None:
+        return bits, packed_bytes(owner.encoded)
     return bits, -(-prod(graph.shape_of(owner.result)) * bits // BYTE_BITS)
 
 

@@ -219,7 +219,7 @@ class SparseLayer:
         taps = [plane * p.pitch + offset for plane, offset in p.taps()]
         weights = SparseSource.of(layer, self.op, self.weights, taps)
         sums = layer.kernels.use(
-            "sparse_sums", NAME=f"{stored}_{count}", ELEMENT=stored, ENTRY=weights.kind, SUM=ctype,
+            "sparse_sums", NAME=f"{stored}_{count}", ELEMENT=stored, ENTRY=weights.entry, SUM=ctype,
             COUNT=str(count),
         )  # fmt: skip
         layer.scratch(stored, "planes", p.elements, 4 if self.is_float else 1)

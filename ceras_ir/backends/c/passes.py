@@ -74,8 +74,8 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
 
     The encoding is `#sparse.coo`, or `#sparse.block` of 1x4 if it is smaller. A layer is encoded if
     the cost model of `board` predicts less time for the sparse kernel than for the dense kernel.
-    Without a board, the model describes a processor with vectors of 16 lanes. Encodings store
-    weights of fewer than 8 bits in bytes, only if they need less memory than packed weights.
+    Without a board, the model describes a processor with vectors of 16 lanes. Weights of fewer than
+    8 bits are encoded only if that needs less memory than packed weights.
 
     Exact: constants keep all elements. Integer sums do not depend on the order of terms. The sparse
     kernel adds floats in the order that the operation defines.
@@ -100,6 +100,8 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
     name = "choose-encodings"
 
     def change(self, main: FuncOp) -> None:
+        from ceras_ir.backends.c.sparse_code import packed_bytes
+
         for layer in list(main.body.block.ops):
             if not isinstance(layer, LinearOperation) or device_of(layer) not in (None, CPU):
                 continue
@@ -114,9 +116,9 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
                 continue
             value, element = smallest(weights), element_of(layer.weights)
             if isinstance(element, UniformType) and element.width < BYTE_BITS:
-                if value.nbytes >= element.packed_bytes(value.shape):
+                if packed_bytes(value) >= element.packed_bytes(value.shape):
                     continue
-                element = element.widened(BYTE_BITS)  # Encodings store bytes.
+                element = element.widened(BYTE_BITS)  # Encodings have values of 8 bits.
             new = ConstantOp(value, TensorType(element, value.shape), location=constant.location)
             Rewriter.insert_op(new, InsertPoint.before(layer))
             layer.operands[1] = new.result
@@ -183,7 +185,7 @@ def smallest(weights: NDArray[np.generic]) -> Encoded:
     Return `weights` in the sparse encoding with the fewest bytes: distances between nonzero
     weights, or blocks of 1x4 weights.
     """
-    from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
+    from ceras_ir.backends.c.sparse_code import WIDTHS, packed_bytes, smallest_distances
     from ceras_ir.dialects.sparse import SparseBlockAttr
 
     found: list[Encoded] = [smallest_distances(weights)]
@@ -192,7 +194,7 @@ def smallest(weights: NDArray[np.generic]) -> Encoded:
         found += [
             SparseBlockAttr.of(weights, element, (1, WEIGHTS_PER_BLOCK), width) for width in WIDTHS
         ]
-    return min(found, key=lambda encoded: encoded.nbytes)
+    return min(found, key=packed_bytes)
 
 
 RESERVED_CODE_BYTES = 4096

@@ -19,13 +19,17 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.planes import REGISTER_COLUMNS, PairedPlanes, Planes
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
-from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
+from ceras_ir.dialects.quant import BYTE_BITS
+from ceras_ir.dialects.sparse import CooAttr, Encoded, SparseBlockAttr
 
 WIDTHS = range(2, 12)
 """The widths of distances in bits that are tried."""
 
 MAX_LOAD_BITS = 25
 """The maximum width of a value in bits that kernels load at once."""
+
+MAX_VALUE_BITS = 6
+"""The maximum width of values that are packed. A kernel reads bytes faster."""
 
 TRAILING_BYTES = 3
 """The number of bytes after the last byte of an array that kernels may load together with it."""
@@ -43,7 +47,11 @@ class SparseSource:
     unit: int
     """The number of weights at each place."""
     kind: str
-    """The kind of entries, in names of functions."""
+    """The kind of stored weights, in names of functions."""
+    entry: str
+    """The kind of decoded weights, in the name of their structure."""
+    bits: int
+    """The bits of stored integers, 8 if they are bytes; 32 for floats."""
     taps: str
 
     @classmethod
@@ -62,13 +70,25 @@ class SparseSource:
         multiplied by `scale`.
         """
         is_float = weights.dtype == np.float32
-        kind, value, wide = ("f32", "float", "float") if is_float else ("i8", "int8_t", "int32_t")
-        kind = kind if scale == 1 else f"{kind}_{scale}"
-        factor = f"{scale} * " if scale > 1 else ""
-        layer.kernels.use("sparse_entries", NAME=kind, VALUE=value, WIDE=wide, SCALE=factor)
         encoded, unit = readable(weights, op)
+        bits = 32 if is_float else value_bits(encoded.elements_of_values)
+        factor, name = f"{scale} * " if scale > 1 else "", f"_{scale}" if scale > 1 else ""
+        entry, wide = ("f32", "float") if is_float else ("i32", "int32_t")
+        layer.kernels.use("sparse_entry", NAME=entry, WIDE=wide)
+        if bits < BYTE_BITS:
+            layer.packed_bits = bits
+            kind, sign = f"i{bits}{name}", 1 << (bits - 1)
+            field = f"sparse_bits_{kind}(from->values, from->at_value, {bits})"
+            read, after = f"((int32_t)({field} ^ {sign}u) - {sign})", f" from->at_value += {bits};"
+            value = "uint8_t"
+        else:
+            kind, read, after = f"{'f32' if is_float else 'i8'}{name}", "*from->values++", ""
+            value = "float" if is_float else "int8_t"
+        layer.kernels.use(
+            "sparse_entries", NAME=kind, VALUE=value, ENTRY=entry, READ=factor + read, NEXT=after
+        )
         places = layer.array("taps", np.array(taps, np.int32), "int32_t")
-        return cls(layer, encoded, unit, kind, places)
+        return cls(layer, encoded, unit, kind, entry, bits, places)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -81,7 +101,7 @@ class SparseSource:
         """
         count = int(self.counts.max(initial=0)) + 1
         count = -(-count // multiple) * multiple
-        self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", count, 8)
+        self.layer.scratch(f"struct sparse_entry_{self.entry}", "entries", count, 8)
 
     def declare(self, depth: int) -> None:
         """
@@ -95,9 +115,16 @@ class SparseSource:
         )
         stored = encoded.elements_of_values
         stored = stored if stored.size else np.zeros(1, stored.dtype)
-        values = layer.array("values", stored, "float" if stored.dtype == np.float32 else "int8_t")
+        ctype = "float" if stored.dtype == np.float32 else "int8_t"
+        if self.bits < BYTE_BITS:
+            split = np.unpackbits(
+                stored.view(np.uint8)[:, None], axis=1, count=self.bits, bitorder="little"
+            )
+            stored = np.append(np.packbits(split, bitorder="little"), [0] * TRAILING_BYTES)
+            stored, ctype = stored.astype(np.uint8), "uint8_t"
+        values = layer.array("values", stored, ctype)
         layer.line(
-            f"struct sparse_source_{self.kind} source = {{{counts}, {places}, {values}, 0, 0}};",
+            f"struct sparse_source_{self.kind} source = {{{counts}, {places}, {values}, 0, 0, 0}};",
             depth,
         )
 
@@ -113,6 +140,27 @@ class SparseSource:
             f"sparse_entries_{self.kind}(entries, &source, {encoded.counts_width.data}, {equal}, "
             f"{encoded.delta.data}, {self.unit}, {self.taps}, {channels}, {pitch})"
         )
+
+
+def value_bits(values: NDArray[np.generic]) -> int:
+    """
+    Return the bits in which kernels store the int8 `values` of an encoding: the fewest that hold
+    all, or 8 if packed values would save less than a quarter.
+    """
+    if not values.size:
+        return BYTE_BITS
+    signed = values.astype(np.int64)
+    bits = max(int(signed.max()), -int(signed.min()) - 1).bit_length() + 1
+    return bits if bits <= MAX_VALUE_BITS else BYTE_BITS
+
+
+def packed_bytes(encoded: Encoded) -> int:
+    """Return the bytes of encoded weights, with int8 values in the bits of `value_bits`."""
+    values = encoded.elements_of_values
+    if values.dtype != np.int8:
+        return encoded.nbytes
+    saved = values.size * (BYTE_BITS - value_bits(values)) // BYTE_BITS
+    return encoded.nbytes - saved
 
 
 def readable(

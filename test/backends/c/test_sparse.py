@@ -65,7 +65,8 @@ def test_convolutions_of_bytes(
 ):
     size, window, padding, strides, dilations = shape
     rng = np.random.default_rng(window[0])
-    weights = sparse_weights(rng, window, zeros)
+    # 33 filters have packed values of 4 bits.
+    weights = sparse_weights(rng, window, zeros) >> (4 if window[0] == 33 else 0)
     bias = rng.integers(-3000, 3000, window[0]).astype(np.int32)
     x_element = UniformType(0.5, 3)
 

@@ -66,6 +66,9 @@ def layer(seed: int) -> ModuleOp:
     def kept(shape: tuple[int, ...]) -> np.ndarray:
         block = 4 if seed % 3 == 0 else 1
         values = sparse_weights(rng, shape, zeros, block=block)
+        if seed % 5 == 3:
+            # Values of 3 to 6 bits are packed.
+            values >>= 2 + seed % 4
         return np.where(values != 0, np.int8(-128), values) if seed % 5 == 4 else values
 
     def listed(shape: tuple[int, ...]) -> SSAValue:

@@ -6,8 +6,8 @@ struct sparse_source_@NAME@ {
   const @VALUE@ *values;
   uint32_t at_count;
   uint32_t at_place;
+  uint32_t at_value;
 };
-struct sparse_entry_@NAME@ { int32_t at; @WIDE@ w; };
 
 /* Extracts `width` bits, at most 25, from bit `at`; it also loads the three bytes after them. */
 static inline uint32_t sparse_bits_@NAME@(const uint8_t *from, uint32_t at, uint32_t width)
@@ -18,7 +18,7 @@ static inline uint32_t sparse_bits_@NAME@(const uint8_t *from, uint32_t at, uint
   return (word >> (at & 7)) & ((1u << width) - 1);
 }
 
-static int32_t sparse_entries_@NAME@(struct sparse_entry_@NAME@ *restrict to,
+static int32_t sparse_entries_@NAME@(struct sparse_entry_@ENTRY@ *restrict to,
                                    struct sparse_source_@NAME@ *restrict from, uint32_t bits,
                                    int32_t equal, uint32_t width, int32_t unit,
                                    const int32_t *restrict taps, int32_t channels, int32_t pitch)
@@ -39,8 +39,8 @@ static int32_t sparse_entries_@NAME@(struct sparse_entry_@NAME@ *restrict to,
     }
     for (int32_t u = 0; u < unit; ++u) {
       to->at = taps[tap] + ((channel + u) * pitch);
-      to->w = @SCALE@*from->values++;
-      ++to;
+      to->w = @READ@;
+      ++to;@NEXT@
     }
   }
   return count * unit;

@@ -3,14 +3,14 @@
  * input of the second position. Weights are 9 bits up, so that each half of a 64-bit product
  * belongs to a position. If the lower half is negative, the upper half is one too small. */
 static void DSP_LOOP sparse_pairs_@NAME@(const int32_t *restrict planes,
-                                         struct sparse_entry_i8_512 *restrict entries, int32_t n,
+                                         struct sparse_entry_i32 *restrict entries, int32_t n,
                                          int32_t start, int32_t shift, @ELEMENT@ *restrict y)
 {
   (void)shift;
   int32_t count = @COUNT@;
   while (count < n) count += @COUNT@;
   for (; n < count; ++n) entries[n].at = 0, entries[n].w = 0;
-  const struct sparse_entry_i8_512 *const end = entries + n;
+  const struct sparse_entry_i32 *const end = entries + n;
   for (int32_t r = 0; r < @ROWS@; ++r, planes += @PITCH@, y += @ROW@) {
     const int32_t *x = planes;
     @ELEMENT@ *to = y;
@@ -54,7 +54,7 @@ static void DSP_LOOP sparse_pairs_@NAME@(const int32_t *restrict planes,
       uint32_t low[4], high[4];
       for (int32_t p = 0; p < 4; ++p) {
         int64_t sum = start * ((1LL << 32) + 512);
-        for (const struct sparse_entry_i8_512 *e = entries; e < end; ++e)
+        for (const struct sparse_entry_i32 *e = entries; e < end; ++e)
           sum += (int64_t)x[e->at + p] * e->w;
         low[p] = (uint32_t)sum, high[p] = (uint32_t)((uint64_t)sum >> 32);
       }
