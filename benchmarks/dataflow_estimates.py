@@ -36,10 +36,12 @@ from ceras_ir.backends.dataflow.resources import (
 )
 
 FITTED_SEEDS = 32
-KNOWN = (LogicPart.SUM, LogicPart.FUNCTION)
+KNOWN = (
+    LogicPart.SUM, LogicPart.FUNCTION, LogicPart.PRODUCT, LogicPart.DIGIT, LogicPart.LAST_DIGIT,
+)  # fmt: skip
 """
 A bit of a sum is an adder after a choice of two: a table of six inputs, or two tables of four. The
-tables of a function were counted separately.
+tables of a function and of products were counted separately.
 """
 FITTED = [part for part in LogicPart if part not in KNOWN]
 

@@ -62,21 +62,26 @@ def convolution(
     pad: int = 0,
     residual: Block | None = None,
     spread: int = 0,
+    bits: int = 8,
+    bipolar: bool = False,
 ) -> Convolution:
     """
-    Build a convolution with random weights and results over the range of int8.
+    Build a convolution with random weights of `bits` bits and results over the range of int8.
 
-    A share `zeros` of the weights is 0. The extra shifts of channels are at most `spread` bits.
+    A share `zeros` of the weights is 0. The extra shifts of channels are at most `spread` bits. The
+    weights are -1 and 1 if `bipolar`.
     """
     f = operand.feature
     shape = (filters, *kernel, f.channels // groups)
-    weights = rng.integers(-128, 128, shape)
+    weights = rng.integers(-1 << bits - 1, 1 << bits - 1, shape)
     weights[rng.random(shape) < zeros] = 0
+    if bipolar:
+        weights = rng.choice([-1, 1], shape)
     top, left, bottom, right = padding
     rows = (f.rows + top + bottom - dilations[0] * (kernel[0] - 1) - 1) // strides[0] + 1
     columns = (f.columns + left + right - dilations[1] * (kernel[1] - 1) - 1) // strides[1] + 1
-    deviation = 74 * 74 * np.sqrt(max(1, np.count_nonzero(weights) / filters))
-    shift = max(1, round(np.log2(deviation / 60)))
+    deviation = 74 * 74 * np.sqrt(max(1, np.count_nonzero(weights) / filters)) / (1 << 8 - bits)
+    shift = max(1, round(np.log2(max(1, deviation / 60))))
     low = int(rng.choice([-128, 0, -5]))
     further = rng.integers(0, spread + 1, filters) if spread else None
     if further is not None:
@@ -94,6 +99,7 @@ def convolution(
         SumScale(shift, low, 127),
         further,
         shift - 1 if residual is not None else 0,
+        declared_bits=bits,
     )
 
 

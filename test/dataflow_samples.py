@@ -21,6 +21,8 @@ from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
 """The kinds of circuits with seeds 0 to 7 modulo 8."""
+NARROW_SEEDS = 64
+"""The first seed of circuits with weights of 1 to 7 bits."""
 MOST_LANES = 48
 PORT_BYTES = {"xcup": 8, "xc7": 8, "ecp5": 4}
 Samples: TypeAlias = dict[str, dict[int, Resources]]
@@ -37,6 +39,7 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
     source = Source("input", Feature(pick(8, 40), pick(3, 24), pick(6, 26)))
     channels = source.feature.channels
     spread = pick(0, 1) * pick(1, 4)
+    bits = pick(1, 7) if seed >= NARROW_SEEDS else 8
     zeros = 0.0 if kind in ("dense", "depthwise") else float(rng.choice([0.5, 0.8, 0.94]))
     size = int(rng.choice([1, 3, 3, 5]))
     stride = pick(1, 2) if size > 1 else 1
@@ -46,8 +49,9 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
         around = (1, 1, 1, 1)
         way = convolution(source, channels, (3, 3), rng, padding=around, zeros=zeros, spread=spread)
         layer = convolution(
-            way, channels, (3, 3), rng, padding=around, zeros=zeros, residual=source, spread=spread
-        )
+            way, channels, (3, 3), rng, padding=around, zeros=zeros, residual=source, spread=spread,
+            bits=bits,
+        )  # fmt: skip
         blocks.append(way)
     else:
         by_channel = kind == "depthwise"
@@ -62,6 +66,7 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
             groups=channels if by_channel else 1,
             zeros=zeros,
             spread=spread,
+            bits=bits,
         )
     blocks.append(layer)
     if kind == "pool":
@@ -94,7 +99,8 @@ def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator
     filters = pick(1, max(1, min(6, room // rows, per_group)))
     while per_group % filters:
         filters -= 1
-    return BlockLanes(rows, filters, encoding, parts=parts)
+    in_tables = layer.weight_bits == 1 or (layer.is_narrow and bool(pick(0, 1)))
+    return BlockLanes(rows, filters, encoding, parts=parts, in_tables=in_tables)
 
 
 def counted() -> Samples:

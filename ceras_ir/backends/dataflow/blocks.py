@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ceras_ir.dialects.quant import BYTE_BITS
+
 Integers: TypeAlias = NDArray[np.int64]
 
 
@@ -136,6 +138,8 @@ class Convolution(Block):
     residual_shift: int = 0
     uniform: bool = False
     """Whether all weights are equal. They then need no memory."""
+    declared_bits: int = BYTE_BITS
+    """The bits of the type of the weights. Weights of less than 8 bits have exact widths."""
 
     @property
     def taps(self) -> int:
@@ -147,14 +151,25 @@ class Convolution(Block):
         """The number of nonzero weights of each filter."""
         return np.count_nonzero(self.weights, axis=(1, 2, 3)).astype(np.int64)
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether weights have less than 8 bits, so that lookup tables can multiply."""
+        return self.declared_bits < BYTE_BITS
+
+    @cached_property
+    def is_bipolar(self) -> bool:
+        """Whether all weights are -1 or 1. A dense memory then stores the sign."""
+        return self.is_narrow and bool((np.abs(self.weights) == 1).all())
+
     @cached_property
     def weight_bits(self) -> int:
         """
-        The bits in which a weight is stored: 8, or more for averages, whose weight is the
-        multiplier of the average.
+        The bits of a weight as a signed factor: those of the range of the weights, but at least 8
+        if the type has 8 bits. The weight of an average is its multiplier, which can have more.
         """
         low, high = int(self.weights.min()), int(self.weights.max())
-        return max(8, max(-low - 1, high).bit_length() + 1)
+        least = 1 if self.is_narrow else BYTE_BITS
+        return max(least, max(-low - 1, high).bit_length() + 1)
 
     @property
     def further_bits(self) -> int:

@@ -33,6 +33,9 @@ class LogicPart(StrEnum):
     PHASE = "additional input bits of multiplexers before a window buffer"
     MAXIMUM = "bits that are compared"
     FUNCTION = "columns of lookups"
+    PRODUCT = "bits of a multiple by which lookup tables begin a product"
+    DIGIT = "bits of a multiple that lookup tables add for two bits of a factor"
+    LAST_DIGIT = "bits of a multiple that lookup tables add for a last bit of a factor"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ AMD_TABLES: Mapping[LogicPart, float] = {
     LogicPart.PHASE: 1.53,
     LogicPart.MAXIMUM: 1.69,
     LogicPart.FUNCTION: 32,
+    LogicPart.PRODUCT: 1,
+    LogicPart.DIGIT: 1.13,
+    LogicPart.LAST_DIGIT: 1,
 }
 """The tables per unit of a part in families of AMD, fitted to UltraScale+."""
 
@@ -116,6 +122,9 @@ CHIP_FAMILIES = {
             LogicPart.PHASE: 1.9,
             LogicPart.MAXIMUM: 2.51,
             LogicPart.FUNCTION: 150,
+            LogicPart.PRODUCT: 1.23,
+            LogicPart.DIGIT: 3.5,
+            LogicPart.LAST_DIGIT: 2.25,
         },
     ),
 }

@@ -7,7 +7,7 @@ A kernel is a function on buffers, with operations of `graph` between a `dataflo
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntAttr, MemRefType, StringAttr, TensorType
+from xdsl.dialects.builtin import BoolAttr, IntAttr, MemRefType, StringAttr, TensorType
 from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
 from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
@@ -39,7 +39,8 @@ class LanesAttr(ParametrizedAttribute):
     The block computes R rows of M filters in parallel, and stores S input rows. Weights are
     `dense`, `by_row` (in the order of the rows of the window), `coo` (each nonzero weight with the
     position), or `delta` (each nonzero weight with the distance to the previous). With `parts = P`
-    before the encoding, each weight is multiplied by P parts of the columns in sequence.
+    before the encoding, each weight is multiplied by P parts of the columns in sequence. With `lut`
+    before the encoding, lookup tables multiply, instead of multipliers of the FPGA.
     """
 
     name = "dataflow.lanes"
@@ -48,18 +49,20 @@ class LanesAttr(ParametrizedAttribute):
     filters: IntAttr
     slots: IntAttr
     parts: IntAttr
+    lut: BoolAttr
     encoding: StringAttr
 
     def __init__(self, lanes: BlockLanes):
         numbers = (lanes.rows, lanes.filters, lanes.slots, lanes.parts)
-        super().__init__(*map(IntAttr, numbers), StringAttr(lanes.encoding.value))
+        in_tables = BoolAttr.from_bool(lanes.in_tables)
+        super().__init__(*map(IntAttr, numbers), in_tables, StringAttr(lanes.encoding.value))
 
     @property
     def lanes(self) -> BlockLanes:
         encoding = WeightEncoding(self.encoding.data)
-        return BlockLanes(
-            self.rows.data, self.filters.data, encoding, self.slots.data, self.parts.data
-        )
+        numbers = (self.slots.data, self.parts.data)
+        in_tables = bool(self.lut)
+        return BlockLanes(self.rows.data, self.filters.data, encoding, *numbers, in_tables)
 
     def verify(self) -> None:
         numbers = (self.rows.data, self.filters.data, self.slots.data, self.parts.data)
@@ -85,13 +88,18 @@ class LanesAttr(ParametrizedAttribute):
                 numbers.append(number())
             has_parts = parser.parse_optional_keyword("parts") is not None
             numbers.append(number() if has_parts else IntAttr(1))
-            return (*numbers, StringAttr(parser.parse_identifier()))
+            in_tables = parser.parse_optional_keyword("lut") is not None
+            if in_tables:
+                parser.parse_punctuation(",")
+            flag = BoolAttr.from_bool(in_tables)
+            return (*numbers, flag, StringAttr(parser.parse_identifier()))
 
     def print_parameters(self, printer: Printer) -> None:
         parts = "" if self.parts.data == 1 else f"parts = {self.parts.data}, "
+        tables = "lut, " if self.lut else ""
         printer.print_string(
             f"<rows = {self.rows.data}, filters = {self.filters.data}, "
-            f"slots = {self.slots.data}, {parts}{self.encoding.data}>"
+            f"slots = {self.slots.data}, {parts}{tables}{self.encoding.data}>"
         )
 
 

@@ -111,6 +111,7 @@ class CircuitFigures:
                 entry["cycles"] = lane_cycles(planned)
                 lanes = planned.lanes
                 share = "" if lanes.parts == 1 else f", {lanes.parts} parts"
+                share += ", products in LUTs" if lanes.in_tables else ""
                 entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}{share}"
                 entry["products"] = planned.lane_count
             layers[op] = entry

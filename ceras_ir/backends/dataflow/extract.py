@@ -202,10 +202,11 @@ def _linear(op: graph.LinearOperation, producers: Producers) -> Convolution:
     if op.residual is not None:
         bias = bias - (_point(op.residual) << np.array(op.residual_shifts))
         inputs = (source, producers[op.residual])
-    shifts = op.requant.channel_shifts
+    shifts, stored = op.requant.channel_shifts, graph.stored_element(op.weights)
     return Convolution(
         node_name(op), _feature(op.result), inputs, windows, weights, bias, groups, point, scale,
         np.array(shifts, np.int64) - scale.shift if shifts else None, min(op.residual_shifts),
+        declared_bits=stored.width,
     )  # fmt: skip
 
 

@@ -161,11 +161,19 @@ def _candidates(layer: Convolution, *, for_latency: bool) -> list[BlockLanes]:
     shapes = [*((r, 1) for r in rows), *((1, p) for p in parts)]
     encodings = encodings_of(layer) + [WeightEncoding.BY_ROW] * for_latency
     return [
-        BlockLanes(r, n, encoding, parts=p)
+        BlockLanes(r, n, encoding, parts=p, in_tables=in_tables)
         for r, p in shapes
         for n in counts
         for encoding in encodings
+        for in_tables in _multiplications(layer)
     ]
+
+
+def _multiplications(layer: Convolution) -> list[bool]:
+    # Whether lookup tables multiply. A factor of 1 bit needs no multiplier.
+    if not layer.is_narrow:
+        return [False]
+    return [True] if layer.weight_bits == 1 else [False, True]
 
 
 def choose(

@@ -246,7 +246,8 @@ def _convolution(
         "ROW_TABLE": _vector([a << buffer.rotation_bits | r for a, r in rows], row_bits),
         "TAP_TABLE": _vector(taps if lanes.encoding is WeightEncoding.DELTA else [0], tap_bits),
         "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
-        "WEIGHT_BITS": layer.weight_bits,
+        "WEIGHT_BITS": weights.weight_bits,
+        **_narrow(planned),
         "UNIFORM": uniform,
         "SUM_BITS": layer.sum_bits,
         "FURTHER_BITS": layer.further_bits,
@@ -260,6 +261,12 @@ def _convolution(
             "RESIDUAL_ADDRESS_BITS": bits(capacity * out.channels),
         }
     return parameters | _scale(layer.scale) | files
+
+
+def _narrow(planned: PlannedConvolution) -> ModuleParameters:
+    # The parameters of multipliers for weights of less than 8 bits.
+    flags = {"BIPOLAR": planned.weights.is_bipolar, "TABLES": planned.lanes.in_tables}
+    return {name: 1 for name, is_set in flags.items() if is_set}
 
 
 def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:

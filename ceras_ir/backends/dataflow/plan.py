@@ -43,6 +43,8 @@ class BlockLanes:
     minimum.
     """
     parts: int = 1
+    in_tables: bool = False
+    """Whether lookup tables multiply, instead of multipliers of the FPGA."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,7 @@ class PlannedConvolution:
 
     @property
     def is_paired(self) -> bool:
-        return self.paired and self.layer.weight_bits <= 8
+        return self.paired and self.layer.weight_bits <= 8 and not self.lanes.in_tables
 
     @property
     def lane_count(self) -> int:
@@ -102,11 +104,16 @@ class PlannedConvolution:
     @property
     def multipliers(self) -> int:
         """
-        The number of multipliers of the FPGA that the convolution uses: one per product, or one per
-        two products of a filter if a multiplier can compute two.
+        The number of multipliers of the convolution: one per product, or one per two products of a
+        filter if a multiplier of the FPGA can compute two.
         """
         per_filter = self.lanes.rows * self.buffer.part_columns
         return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
+
+    @property
+    def dsp(self) -> int:
+        """The number of multipliers of the FPGA that the convolution uses."""
+        return 0 if self.lanes.in_tables else self.multipliers
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
 from ceras_ir.backends.dataflow.storage import bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity
 from ceras_ir.backends.dataflow.weights import WeightEncoding
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import find_program
 from ceras_ir.support.programs import run_program
@@ -112,6 +113,16 @@ class Usage:
         if unit >> zeros > 1 and address_bits - zeros >= self.family.product_bits:
             self.dsp += count
 
+    def product(self, a: int, b: int, count: int) -> None:
+        """
+        Add `count` products of factors of `a` and `b` bits in lookup tables: a multiple of the
+        longer factor for each two bits of the shorter factor (`table_multiplier.sv`).
+        """
+        short, long = sorted((a, b))
+        self.parts[LogicPart.PRODUCT] += count * (long + (short > 1))
+        self.parts[LogicPart.DIGIT] += count * long * max(0, short // 2 - 1)
+        self.parts[LogicPart.LAST_DIGIT] += count * long * (short > 1 and short % 2)
+
     def rows(self, width: int, channels: int, capacity: int) -> None:
         """
         Add a ring buffer for `capacity` rows of an image, with a word of `width` bits for each row
@@ -127,7 +138,7 @@ def _blocks(width: int, depth: int) -> int:
 def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     """Return the resources of a convolution block, without the ring buffer for its residual."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
-    used, width = Usage(family, planned.multipliers), 8 * len(buffer.columns)
+    used, width = Usage(family, planned.dsp), 8 * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
     used.memory(width, buffer.depth, planned.readers * buffer.banks)
     used.addresses(buffer.phases, buffer.address_bits)
@@ -143,6 +154,8 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     banks = planned.readers * buffer.banks
     used.parts[LogicPart.CONTROL] += 1
     used.parts[LogicPart.SUM] += planned.lane_count * sum_bits
+    if lanes.in_tables:
+        used.product(BYTE_BITS, planned.weights.weight_bits, planned.lane_count)
     used.parts[LogicPart.SELECT] += banks * (
         width * (buffer.banks - 1) + 8 * columns * buffer.max_shift
     )

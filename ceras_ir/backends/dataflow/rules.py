@@ -24,7 +24,7 @@ from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.operation import NO_KERNELS
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, Resize
 from ceras_ir.dialects.mem import device_of
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding
 from ceras_ir.interpreters.selection import nearest_indices
 from ceras_ir.network.integer import Averaging, averaging
 from ceras_ir.targets.capabilities import Accelerator
@@ -88,14 +88,17 @@ def why_not_requant(requant: RequantAttr | None) -> str | None:
 
 
 def why_not_linear(op: graph.LinearOperation) -> str | None:
-    """Convolutions and matrix products must have constant int8 weights without zero points."""
+    """
+    Convolutions and matrix products must have constant weights of at most 8 bits without zero
+    points.
+    """
     if op.table is not None:
         return "a table requires a separate block: do not run fuse-lookup"
     if any(v is not None and graph.constant_array(v) is None for v in (op.weights, op.bias)):
         return "weights and bias are memories of the circuit, got computed values: fold constants"
     weights = graph.quantized_element(op.weights)
-    if weights is None or weights.storage.width.data != 8:
-        return f"weights are int8, got {graph.element_of(op.weights)}: quantize to i8"
+    if weights is None or weights.width > BYTE_BITS:
+        return f"weights have 1 to 8 bits, got {graph.element_of(op.weights)}: quantize to i8"
     if any(point.data for point in weights.zero_points):
         return "weights have no zero point: quantize them symmetrically"
     residual = () if op.residual is None else (op.residual,)

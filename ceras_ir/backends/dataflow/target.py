@@ -11,6 +11,7 @@ from ceras_ir.backends.dataflow.board import ChipOptions, load_board
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import docstring, with_options_of
 from ceras_ir.targets import (
+    BYTE_WIDTHS,
     MEMORY,
     PLACED,
     ROW_SPREAD,
@@ -45,6 +46,7 @@ class DataflowTarget(ChipOptions, Target):
         residual_spread=ROW_SPREAD,
         half_even=False,
         widths=(8,),
+        weight_widths=BYTE_WIDTHS,
         # A 16-bit value divides the circuit, and all layers on one side remain on the CPU.
         wide_share=0.0,
     )

@@ -135,6 +135,17 @@ class WeightMemory:
         ]
 
     @property
+    def is_bipolar(self) -> bool:
+        """Whether a weight is stored as a sign bit: 0 is 1, and 1 is -1."""
+        # Sparse filters of different lengths are padded with zeros.
+        return self.layer.is_bipolar and not self.encoding.is_sparse
+
+    @property
+    def weight_bits(self) -> int:
+        """The bits of a stored weight."""
+        return 1 if self.is_bipolar else self.layer.weight_bits
+
+    @property
     def entries(self) -> int:
         """The number of words of the weight memory."""
         return sum(self.lengths())
@@ -145,7 +156,7 @@ class WeightMemory:
         encoding.
         """
         if not self.encoding.is_sparse:
-            return self.filters * self.layer.weight_bits
+            return self.filters * self.weight_bits
         return self.filters * self._entry_bits(buffer) + 1
 
     def words(self, buffer: WindowBuffer) -> Iterator[int]:
@@ -160,11 +171,12 @@ class WeightMemory:
         by_row = self.encoding is WeightEncoding.BY_ROW
         turns = self.layer.weights.shape[1] if by_row else 1
         rows = self.layer.weights.reshape(len(self.layer.weights), turns, -1)
-        size = self.layer.weight_bits
+        size, sign = self.weight_bits, int(self.is_bipolar)
         for turn in range(turns):
             for start in range(0, len(rows), self.filters):
                 for column in rows[start : start + self.filters, turn].T:
-                    yield _packed([int(w) & (1 << size) - 1 for w in column], size)
+                    # The second lowest bit of -1 and 1 is the sign.
+                    yield _packed([int(w) >> sign & (1 << size) - 1 for w in column], size)
 
     def _entry_bits(self, buffer: WindowBuffer) -> int:
         if self.encoding is WeightEncoding.DELTA:

@@ -41,6 +41,8 @@ from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
+WIDTHS = (8, 8, 8, 1, 2, 3, 4, 5, 6, 7)
+"""The bits of weights that chains have."""
 KINDS = (
     "convolution", "convolution", "depthwise", "residual", "pool", "other", "join", "repeat",
     "select",
@@ -94,6 +96,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
                 padding=(1, 1, 1, 1),
                 zeros=float(rng.choice([0, 0.7])),
                 spread=spread,
+                bits=int(rng.choice(WIDTHS)),
             )
             blocks.append(way)
             around = (1, 0, 1, 0)
@@ -114,6 +117,8 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
                 zeros=float(rng.choice([0, 0.5, 0.9])),
                 pad=pick(-128, 127),
                 spread=spread,
+                bits=(bits := int(rng.choice(WIDTHS))),
+                bipolar=bits == 2 and bool(pick(0, 1)),
             )
         blocks.append(last)
     for block in blocks:
@@ -167,7 +172,10 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     known = [e for e in WeightEncoding if e is not WeightEncoding.DELTA or delta_bits(block)]
     encoding = WeightEncoding.DENSE if block.uniform else WeightEncoding(str(rng.choice(known)))
     parts = int(rng.integers(1, block.feature.columns + 1)) if rng.integers(2) else 1
-    return BlockLanes(min(rows, 3), int(rng.choice(counts)), encoding, parts=parts)
+    in_tables = block.is_narrow and bool(rng.integers(2))
+    return BlockLanes(
+        min(rows, 3), int(rng.choice(counts)), encoding, parts=parts, in_tables=in_tables
+    )
 
 
 def run_seed(seed: int) -> PipelineTiming:

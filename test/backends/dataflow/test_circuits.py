@@ -169,6 +169,38 @@ def test_channels_with_shifts_of_their_own(tmp_path: Path):
     run_circuit([first, second, depthwise], lanes, tmp_path)
 
 
+def test_narrow_weights(tmp_path: Path):
+    """
+    Check weights of 1 to 7 bits in exact memories: each width of a product in lookup tables, signs
+    and few bits in multipliers, and sparse encodings.
+    """
+    rng = np.random.default_rng(16)
+    last: Block = Source("input", Feature(6, 3, 5))
+    blocks: list[Block] = []
+    lanes: dict[Block, BlockLanes] = {}
+    for bits, bipolar, in_tables, encoding, parts in (
+        (1, False, True, WeightEncoding.DENSE, 1),
+        (2, True, True, WeightEncoding.BY_ROW, 1),
+        (2, True, False, WeightEncoding.DENSE, 2),
+        (2, True, True, WeightEncoding.COO, 1),
+        (3, False, True, WeightEncoding.DENSE, 3),
+        (4, False, False, WeightEncoding.DELTA, 1),
+        (5, False, True, WeightEncoding.COO, 1),
+        (7, False, True, WeightEncoding.DENSE, 1),
+    ):
+        size = (3, 3) if len(blocks) % 2 else (1, 1)
+        around = (1, 1, 1, 1) if len(blocks) % 2 else (0, 0, 0, 0)
+        zeros = 0.5 if encoding.is_sparse and not bipolar else 0.0
+        layer = convolution(
+            last, 4, size, rng, padding=around, zeros=zeros, bits=bits, bipolar=bipolar
+        )
+        assert layer.is_bipolar == bipolar
+        lanes[layer] = BlockLanes(1, 2, encoding, parts=parts, in_tables=in_tables)
+        blocks.append(layer)
+        last = layer
+    run_circuit(blocks, lanes, tmp_path)
+
+
 def test_columns_in_parts(tmp_path: Path):
     """
     Check parts that do not divide the columns, strides and gaps, all encodings, and a residual.

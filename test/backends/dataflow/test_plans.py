@@ -18,7 +18,7 @@ from ceras_ir.backends.dataflow.blocks import (
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, DataflowBoard, load_board, parse_board
 from ceras_ir.backends.dataflow.convolution_cycles import lane_cycles
 from ceras_ir.backends.dataflow.cycles import model
-from ceras_ir.backends.dataflow.lanes import Budget, choose
+from ceras_ir.backends.dataflow.lanes import Budget, choices, choose
 from ceras_ir.backends.dataflow.latency import latency_cycles
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
@@ -344,6 +344,27 @@ def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
     tight: dict[Block, int] = {last: plan.capacities[last] // 2}
     halved = PipelinePlan(plan.convolutions, tight, plan.delays)
     assert model(pipeline, halved, 8, frames=9).per_frame > 1.05 * bound
+
+
+def test_narrow_weights_are_multiplied_in_tables():
+    """Tables replace missing multipliers; memories have exact widths. 8 bits need multipliers."""
+    rng, board = np.random.default_rng(17), load_board("pynq_z2")
+    source, around = Source("input", Feature(16, 32, 16)), (1, 1, 1, 1)
+    few = Budget.of(board, 4, 0)
+    times: dict[int, int] = {}
+    for bits in (2, 3, 8):
+        layer = convolution(source, 32, (3, 3), rng, padding=around, bits=bits, bipolar=bits == 2)
+        pipeline = Pipeline(source, [layer])
+        planned = choose(pipeline, board, few).convolutions[layer]
+        assert planned.lanes.in_tables == (planned.dsp == 0) == (bits < 8)
+        dense = WeightMemory(layer, 5, WeightEncoding.DENSE)
+        assert dense.width(planned.buffer) == 5 * {2: 1, 3: 3, 8: 8}[bits]
+        times[bits] = lane_cycles(planned)
+    assert times[2] <= times[3] < times[8] / 10
+    layer = convolution(source, 32, (1, 1), rng, bits=7)
+    table = choices(layer, board.fabric)
+    assert {choice.planned.lanes.in_tables for choice in table} == {False, True}
+    assert all(choice.resources.dsp for choice in table if not choice.planned.lanes.in_tables)
 
 
 def test_memories():

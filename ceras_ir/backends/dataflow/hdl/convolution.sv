@@ -54,6 +54,8 @@ module convolution #(
     parameter [KERNEL_ROWS*KERNEL_COLUMNS*(ADDRESS_BITS+ROTATION_BITS+SHIFT_BITS)-1:0] TAP_TABLE = 0,
     // The arithmetic.
     parameter WEIGHT_BITS = 8,
+    parameter BIPOLAR = 0,  // a weight of 1 bit is 1, or -1 if the bit is set
+    parameter TABLES = 0,  // lookup tables multiply
     parameter UNIFORM = 0,
     parameter SUM_BITS = 32,
     parameter FURTHER_BITS = 0,  // of an extra shift per filter, stored with the bias; 0 without
@@ -394,6 +396,8 @@ module convolution #(
             .PLACES(PLACES),
             .PLACE_BITS(PLACE_BITS),
             .WEIGHT_BITS(WEIGHT_BITS),
+            .BIPOLAR(BIPOLAR),
+            .TABLES(TABLES),
             .SUM_BITS(SUM_BITS)
         ) multiply (
             .clk(clk),

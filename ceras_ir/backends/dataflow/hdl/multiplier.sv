@@ -1,7 +1,7 @@
 // One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
 // Each part of the columns has separate sums, and so have the filters that are added in turn.
 // A multiplier of 25 by 18 bits computes two products of int8: the second is 16 bits above the first
-// and must be corrected by the sign of the first.
+// and must be corrected by the sign of the first. With TABLES, lookup tables compute the products.
 module multiplier #(
     parameter LANES = 1,
     parameter PARTS = 1,
@@ -9,6 +9,8 @@ module multiplier #(
     parameter PLACES = 1,  // sums that are added in turn
     parameter PLACE_BITS = 1,
     parameter WEIGHT_BITS = 8,
+    parameter BIPOLAR = 0,  // a weight of 1 bit is 1, or -1 if the bit is set
+    parameter TABLES = 0,
     parameter SUM_BITS = 32
 ) (
     input logic clk,
@@ -23,23 +25,42 @@ module multiplier #(
     input logic [SUM_BITS-1:0] bias,
     output logic [SUM_BITS*LANES-1:0] sums  // of the last filter that ended
 );
+  localparam FACTOR = BIPOLAR ? 2 : WEIGHT_BITS;
   logic [SUM_BITS*LANES-1:0] products, running, next;
+  logic [FACTOR-1:0] factor;
 
   generate
-    if (LANES == 2) begin : pair
+    if (BIPOLAR) assign factor = {weight, 1'b1};
+    else assign factor = weight;
+    if (TABLES) begin : tables
+      logic [WEIGHT_BITS+7:0] product;
+      logic carry, unused;
+      table_multiplier #(
+          .WEIGHT_BITS(WEIGHT_BITS),
+          .BIPOLAR(BIPOLAR)
+      ) multiply (
+          .clk(clk),
+          .column(columns),
+          .weight(weight),
+          .product(product),
+          .carry(carry)
+      );
+      assign products = SUM_BITS'($signed(product));
+      assign {next, unused} = {products, 1'b1} + {first ? bias : running, carry};
+    end else if (LANES == 2) begin : pair
       logic signed [24:0] both;
       logic signed [32:0] product;
       assign both = (25'($signed(columns[15:8])) <<< 16) + 25'($signed(columns[7:0]));
-      always_ff @(posedge clk) product <= both * $signed(weight);
+      always_ff @(posedge clk) product <= both * $signed(factor);
       assign products[SUM_BITS-1:0] = SUM_BITS'($signed(product[15:0]));
       assign products[SUM_BITS+:SUM_BITS] =
           SUM_BITS'($signed(product[31:16])) + SUM_BITS'(product[15]);
     end else begin : single
-      logic signed [WEIGHT_BITS+7:0] product;
-      always_ff @(posedge clk) product <= $signed(columns) * $signed(weight);
+      logic signed [FACTOR+7:0] product;
+      always_ff @(posedge clk) product <= $signed(columns) * $signed(factor);
       assign products = SUM_BITS'(product);
     end
-    for (genvar lane = 0; lane < LANES; lane++) begin : accumulate
+    for (genvar lane = 0; lane < LANES && !TABLES; lane++) begin : accumulate
       assign next[lane*SUM_BITS+:SUM_BITS] = products[lane*SUM_BITS+:SUM_BITS]
           + (first ? bias : running[lane*SUM_BITS+:SUM_BITS]);
     end
