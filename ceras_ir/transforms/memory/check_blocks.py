@@ -23,7 +23,7 @@ from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
-REGION_DISTANCE = 1 << 60
+REGION_DISTANCE = 1 << 48
 """The distance between the first bytes of two regions."""
 
 
@@ -44,6 +44,39 @@ class Rows:
         return self.start + (self.count - 1) * self.pitch + self.width
 
 
+class _Owners:
+    """
+    The values that are complete in memory, and the bytes of each. `count` is the maximum number of
+    values that are added. A search for overlaps is a vector operation, because thousands of values
+    can be complete at the same time.
+    """
+
+    def __init__(self, count: int):
+        self.places: dict[SSAValue, tuple[int, Rows]] = {}
+        self.values: list[SSAValue] = []
+        self.bounds = np.full((2, count), -1, np.int64)
+        """The first byte of each added value, and the first byte after it; -1 if it was removed."""
+
+    def __contains__(self, value: SSAValue) -> bool:
+        return value in self.places
+
+    def add(self, value: SSAValue, place: Rows) -> None:
+        index = len(self.values)
+        self.values.append(value)
+        self.places[value] = index, place
+        self.bounds[:, index] = place.start, place.end
+
+    def remove(self, value: SSAValue) -> None:
+        index, _ = self.places.pop(value)
+        self.bounds[:, index] = -1
+
+    def near(self, place: Rows) -> list[tuple[SSAValue, Rows]]:
+        """Return the values with a byte between the first and the last byte of `place`."""
+        starts, ends = self.bounds[:, : len(self.values)]
+        found = np.flatnonzero((starts < place.end) & (place.start < ends)).tolist()
+        return [(value, self.places[value][1]) for value in map(self.values.__getitem__, found)]
+
+
 def check_plan(main: FuncOp) -> list[Finding]:
     """
     Return the errors in the memory plan of `main`, with locations; empty for a correct plan.
@@ -58,7 +91,8 @@ def check_plan(main: FuncOp) -> list[Finding]:
         return findings
     sizes = sizes or {"": arena.size.data}
     starts = {region: i * REGION_DISTANCE for i, region in enumerate(sizes)}
-    owners: list[tuple[Rows, SSAValue]] = []
+    count = len(main.body.block.args) + sum(len(op.results) for op in main.body.block.ops)
+    owners = _Owners(count)
 
     def at(value: SSAValue) -> Rows | None:
         block = block_of(value)
@@ -93,12 +127,10 @@ def check_plan(main: FuncOp) -> list[Finding]:
             memory = f"region {block.region.data}" if block.region.data else "an arena"
             findings.append(_at(value, f"bytes to {end} in {memory} of {size}"))
         # A value remains valid if the same bytes are written again.
-        owners[:] = [
-            o
-            for o in owners
-            if not (lost := _common(o[0], place)) or lost == sum(_common(o[0], k) for k in kept)
-        ]
-        owners.append((place, value))
+        for owner, rows in owners.near(place):
+            if (lost := _common(rows, place)) and lost != sum(_common(rows, k) for k in kept):
+                owners.remove(owner)
+        owners.add(value, place)
 
     for argument in main.body.block.args:
         claim(argument)
@@ -109,7 +141,7 @@ def check_plan(main: FuncOp) -> list[Finding]:
         if isinstance(op, ConstantOp):
             continue
         for i, operand in enumerate(op.operands):
-            if block_of(operand) is not None and all(o[1] is not operand for o in owners):
+            if block_of(operand) is not None and operand not in owners:
                 findings.append(_of(op, f"operand {i} was overwritten before it was read"))
         for value in op.results:
             if (place := at(value)) is None:
