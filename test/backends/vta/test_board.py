@@ -82,7 +82,7 @@ def test_intrinsics(
         ),
         ({"LOG_BLOCK_OUT": 5}, "unsupported LOG_BLOCK_OUT 5: must be LOG_BLOCK, 4"),
         ({"LOG_OUT_WIDTH": 5}, "unsupported LOG_OUT_WIDTH 5: must be LOG_INP_WIDTH, 3"),
-        ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8"),
+        ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8: tiles of"),
         ({"LOG_ACC_BUFF_SIZE": 18}, "micro-op indices exceed 32 bits|GEMM index factors"),
         ({"LOG_INP_BUFF_SIZE": 14}, "disagree on micro-ops with fewer inputs than sums"),
         ({"LOG_UOP_BUFF_SIZE": 16}, "micro-op range exceeds 27 bits"),

@@ -40,7 +40,12 @@ class VtaFields:
 
     LOG_INP_WIDTH: int = board_field(minimum=3, maximum=3, unsupported="inputs must be int8")
     """The logarithm of the bits of an input."""
-    LOG_WGT_WIDTH: int = board_field(minimum=3, maximum=3, unsupported="weights must be int8")
+    LOG_WGT_WIDTH: int = board_field(
+        minimum=3,
+        maximum=3,
+        unsupported="weights must be int8: tiles of weights also hold biases and shifts in 8 bits, "
+        "and VTA's Chisel and OpenCL sources have no other width",
+    )
     """The logarithm of the bits of a weight."""
     LOG_ACC_WIDTH: int = board_field(minimum=5, maximum=5, unsupported="accumulators must be int32")
     """The logarithm of the bits of an accumulator."""
