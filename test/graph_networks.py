@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType, stored_dtype
 from ceras_ir.network.function import declare_states
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
@@ -165,8 +165,7 @@ def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Arr
         values = rng.integers(low, high + 1, shape)
         values[rng.random(shape) < 0.2] = low
         values[rng.random(shape) < 0.2] = high
-        storage = element.storage
-        return values.astype(f"{'' if element.is_signed else 'u'}int{storage.width.data}")
+        return values.astype(stored_dtype(element.storage))
     if element == BYTE:
         return rng.integers(0, 256, shape, np.uint8)
     if element == i1:

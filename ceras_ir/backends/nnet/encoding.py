@@ -11,22 +11,33 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import prod
 from typing import BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.file import Kind
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.dialects.graph import ConstantOp, Function, FunctionAttr, element_of, numpy_dtype
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    Function,
+    FunctionAttr,
+    element_of,
+    numpy_dtype,
+    quantized_element,
+    shape_of,
+)
 from ceras_ir.dialects.mem import CPU
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.dialects.quant import RequantAttr, Rounding, packed
 
 MAGIC = b"NNET\r\n\x1a\n"
-NNET_VERSION = number("runtime/format.h", "VERSION")
+PLAIN_VERSION = number("runtime/format.h", "OLDEST_VERSION")
+"""The version of files without packed constants."""
+PACKED_VERSION = number("runtime/format.h", "VERSION")
 SECTION_ALIGNMENT = number("runtime/format.h", "SECTION_ALIGNMENT")
 NO_INDEX = 0xFFFFFFFF
 MAX_RANK = number("runtime/format.h", "MAX_RANK")
@@ -74,14 +85,16 @@ class TensorRecord:
     offset: int
     pitch: int = 0
     """The bytes from a row to the next; 0 if there are no gaps between rows."""
+    bits: int = 0
+    """The bits of each integer of a packed constant; 0 for other tensors."""
 
     LOCATIONS = (None, Section.WEIGHTS, Section.BIASES, Section.FLOATS)
 
     def pack(self) -> bytes:
         location = self.LOCATIONS.index(self.section)
         head = struct.pack(
-            "<IBBBBfiIIQ", self.name, self.storage, len(self.shape), location, 0, self.scale,
-            self.zero_point, self.block, self.pitch, self.offset,
+            "<IBBBBfiIIQ", self.name, self.storage, len(self.shape), location, self.bits,
+            self.scale, self.zero_point, self.block, self.pitch, self.offset,
         )  # fmt: skip
         return head + struct.pack("<8I", *self.shape, *[0] * (MAX_RANK - len(self.shape)))
 
@@ -208,6 +221,29 @@ def record_as(
         return LayerRecord(kind, attributes=attributes(op), requant=requant(op))
 
 
+PACKED_WIDTHS = (2, 4)
+"""The bits of integers that the format packs, ascending."""
+
+
+def packed_bits(value: SSAValue) -> int:
+    """
+    Return the bits in which the integers of a value are packed in the file: 2 or 4 for constants of
+    at most 4 bits, otherwise 0.
+    """
+    element = quantized_element(value)
+    if element is None or not isinstance(value.owner, ConstantOp):
+        return 0
+    return next((bits for bits in PACKED_WIDTHS if bits >= element.width), 0)
+
+
+def stored(constant: ConstantOp) -> NDArray[np.generic]:
+    """Return the array that an nnet file stores for a constant: little-endian, or packed bytes."""
+    array: NDArray[np.generic] = np.ascontiguousarray(constant.array())
+    if bits := packed_bits(constant.result):
+        return packed(array, bits)
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
 CONSTANT_ALIGNMENT = {Section.WEIGHTS: 64, Section.BIASES: 4, Section.FLOATS: 4}
 
 
@@ -233,12 +269,18 @@ class Constants:
         """
         return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
 
-    def add(self, constant: ConstantOp, size: int) -> int:
+    def add(self, constant: ConstantOp) -> int:
         """
-        Add a constant of `size` bytes, unless a constant with equal bytes is stored, and return its
-        offset in the section.
+        Add a constant, unless a constant with equal bytes is stored, and return its offset in the
+        section.
         """
-        digest = constant.digest()
+        digest, shape = constant.digest(), shape_of(constant.result)
+        size = prod(shape) * numpy_dtype(element_of(constant.result)).itemsize
+        element = quantized_element(constant.result)
+        if (bits := packed_bits(constant.result)) and element is not None:
+            size = element.widened(bits).packed_bytes(shape)
+            # Rows of another length have other unused bits.
+            digest += struct.pack("<Q", shape[0] if shape else 1)
         if digest not in self.offsets:
             self.offsets[digest] = offset = self.size + self.padding(constant, self.size)
             self.size = offset + size
@@ -253,8 +295,7 @@ class Constants:
         size = 0
         for constant in self.parts:
             yield (padding := bytes(self.padding(constant, size)))
-            array: NDArray[np.generic] = np.ascontiguousarray(constant.array())
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            little = stored(constant)
             yield little.data.cast("B") if little.ndim else little.tobytes()
             size += len(padding) + little.nbytes
 
@@ -281,6 +322,12 @@ class Sections:
             return len(self.tables[section])
         return self.constants[section].size
 
+    @property
+    def version(self) -> int:
+        """The version of the format of the file: the oldest that can store all constants."""
+        weights = [constant.result for constant in self.constants[Section.WEIGHTS].parts]
+        return PACKED_VERSION if any(map(packed_bits, weights)) else PLAIN_VERSION
+
     def header(self) -> bytes:
         """
         Return the bytes at the start of the file: signature, version, table of sections, and the
@@ -295,7 +342,7 @@ class Sections:
             offset = end + -end % SECTION_ALIGNMENT
             end = offset + self.size(section)
             table += struct.pack("<IIQQ", section, crc, offset, self.size(section))
-        head = MAGIC + struct.pack("<IIQI", NNET_VERSION, 0, end, len(Section))
+        head = MAGIC + struct.pack("<IIQI", self.version, 0, end, len(Section))
         return head + struct.pack("<I", zlib.crc32(table, zlib.crc32(head))) + table
 
     def write(self, stream: BinaryIO) -> None:

@@ -15,6 +15,7 @@ from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain, quantized_element, stored_element
 from ceras_ir.dialects.graph.operation import NO_KERNELS, GraphOperation
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.slices import row_bytes
 
@@ -22,29 +23,32 @@ MAX_WINDOW = number("runtime/format.h", "MAX_WINDOW")
 MAX_ARENA_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
 MAX_STATE_WEIGHTS = number("runtime/format.h", "MAX_STATE_WEIGHTS")
 
+MAX_OPERAND_BITS = 16
+
 Rule = Callable[[Operation], str | None]
 
 
 def operands_are_narrow(op: Operation) -> str | None:
-    """Quantized elementwise operations must have operands of 8 or 16 bits."""
+    """Quantized elementwise operations must have operands of at most 16 bits."""
     if not isinstance(op, graph.BinaryOp) or is_plain(op.result):
         return None
     for value in op.operands:
-        if _bits(value) not in (None, 8, 16):
-            return f"the engine requires operands of 8 or 16 bits, got {_bits(value)}"
+        if (_bits(value) or 0) > MAX_OPERAND_BITS:
+            return f"the engine requires operands of at most 16 bits, got {_bits(value)}"
     return None
 
 
 def products_are_narrow(op: Operation) -> str | None:
     """
-    Quantized convolutions and matrix products must have 8-bit weights, and an input of 8 bits, or
-    of 16 bits without zero point. All channels must multiply the residual by the same factor.
+    Quantized convolutions and matrix products must have weights of at most 8 bits, and an input of
+    8 bits, or of 16 bits without zero point. All channels must multiply the residual by the same
+    factor.
     """
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
     element = stored_element(op.input)
-    if _bits(op.weights) != 8:
-        return f"the engine requires weights of 8 bits, got {_bits(op.weights)}"
+    if (_bits(op.weights) or 0) > BYTE_BITS:
+        return f"the engine requires weights of at most 8 bits, got {_bits(op.weights)}"
     is_wide = _bits(op.input) == 16 and element.is_signed and not element.zero_point
     if _bits(op.input) != 8 and not is_wide:
         return (

@@ -43,10 +43,23 @@ class FileTensor:
     The bytes from the start of a row (the last axis) to the next, gaps included; 0 if there are no
     gaps.
     """
+    bits: int
+    """The bits of each integer of a packed constant, 2 or 4; 0 for other tensors."""
 
     @property
     def nbytes(self) -> int:
+        """The bytes of the elements in memory. Integers are not packed there."""
         return prod(self.shape) * STORAGE_BYTES[self.storage]
+
+    @property
+    def row_bits(self) -> int:
+        """The bits of a row of a packed constant: of all elements with the same first index."""
+        return prod(self.shape[1:]) * self.bits
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the elements of a constant in the file; packed rows start at a byte."""
+        return prod(self.shape[:1]) * -(-self.row_bits // 8) if self.bits else self.nbytes
 
     @property
     def rows(self) -> tuple[int, int, int]:
@@ -86,6 +99,8 @@ class FileTensor:
         The offset of the first byte after the tensor: in the arena, or, for a constant, in the
         section.
         """
+        if self.bits:
+            return self.offset + self.stored_bytes
         count, width, pitch = self.rows
         return self.offset + (count - 1) * pitch + width
 
@@ -158,10 +173,11 @@ class NnetFile:
     """
     layers: tuple[FileLayer, ...]
     sections: dict[str, bytes]
+    version: int
 
     def data(self, tensor: FileTensor) -> bytes:
-        """Return the bytes of a tensor that is a constant."""
-        return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
+        """Return the stored bytes of a tensor that is a constant."""
+        return self.sections[tensor.location][tensor.offset :][: tensor.stored_bytes]
 
 
 def expect(condition: bool, message: str) -> None:

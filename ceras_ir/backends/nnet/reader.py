@@ -45,12 +45,14 @@ DEVICES = ("cpu", "fpga")
 ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
 FUNCTIONS = ("none", *Function)
 NO_INDEX = 0xFFFFFFFF
+VERSIONS = (4, PACKED := 5)
+"""The versions of the format; the constants of the older version are not packed."""
 
 
-def read_sections(data: bytes) -> dict[str, bytes]:
+def read_sections(data: bytes) -> tuple[int, dict[str, bytes]]:
     """
-    Return the sections of an nnet file by name. An `InputError` is raised if the header or a
-    checksum is wrong.
+    Return the version and the sections, by name, of an nnet file. An `InputError` is raised if the
+    header or a checksum is wrong.
     """
     expect(
         data[:8] == MAGIC,
@@ -59,9 +61,9 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     )
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
-    older = f"version {version} is from an older compiler; compile the model again for version 4"
+    older = f"version {version} is from an older compiler; compile the model again"
     expect(version not in (1, 2, 3), older)
-    expect(version == 4, f"unknown version {version}")
+    expect(version in VERSIONS, f"unknown version {version}")
     expect(flags == 0, f"unknown flags {flags:#x}")
     expect(size == len(data), f"the header specifies {size} bytes, the file has {len(data)}")
     expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")
@@ -79,12 +81,12 @@ def read_sections(data: bytes) -> dict[str, bytes]:
         expect(zlib.crc32(sections[name]) == crc, f"checksum of section '{name}' does not match")
         end = offset + size
     expect(end == len(data), "bytes follow the last section")
-    return sections
+    return version, sections
 
 
 class _FileReader:
-    def __init__(self, sections: dict[str, bytes]):
-        self.sections = sections
+    def __init__(self, data: bytes):
+        self.version, self.sections = read_sections(data)
         self.next_operand = self.next_attribute = 0
 
     def records(self, section: str, layout: str, count: int) -> list[tuple[int, ...]]:
@@ -119,8 +121,9 @@ class _FileReader:
             for i, section in ((2, "inputs"), (3, "outputs"))
         )
         return NnetFile(
-            arena, alignment, tensors, blocks, inputs, outputs, states, layers, self.sections
-        )
+            arena, alignment, tensors, blocks, inputs, outputs, states, layers, self.sections,
+            self.version,
+        )  # fmt: skip
 
     def named_tensors(
         self, section: str, count: int, tensors: Sequence[FileTensor]
@@ -140,7 +143,7 @@ class _FileReader:
     def tensor(
         self, number: int, record: tuple[int, ...], blocks: Sequence[FileBlock]
     ) -> FileTensor:
-        name, storage, rank, location, zero, scale, point, block, pitch, offset = record[:10]
+        name, storage, rank, location, bits, scale, point, block, pitch, offset = record[:10]
         extents = record[10:]
 
         def must(condition: bool, message: str) -> None:
@@ -149,11 +152,11 @@ class _FileReader:
         must(storage < len(STORAGES), f"unknown storage {storage}")
         must(location < len(LOCATIONS), f"unknown location {location}")
         must(rank <= 8 and not any(extents[rank:]), "rank and extents disagree")
-        must(zero == 0, "reserved bytes are not zero")
+        must(bits == 0 or self.version == PACKED, "reserved bytes are not zero")
         must(all(extents[:rank]), "an extent is zero")
         tensor = FileTensor(
             self.string(name), STORAGES[storage], extents[:rank], scale, point,
-            LOCATIONS[location], None if block == NO_INDEX else block, offset, pitch,
+            LOCATIONS[location], None if block == NO_INDEX else block, offset, pitch, bits,
         )  # fmt: skip
         if tensor.storage == "f32":
             must(scale == 0 and point == 0, "a float tensor has no scale or zero point")
@@ -171,6 +174,7 @@ class _FileReader:
                 pitch % STORAGE_BYTES[tensor.storage] == 0, "the pitch is no multiple of an element"
             )
         if tensor.location == "arena":
+            must(bits == 0, "a value in the arena is not packed")
             must(tensor.block is not None and tensor.block < len(blocks), "no such block")
             place = blocks[block]
             inside = place.offset <= offset and tensor.end <= place.offset + place.size
@@ -181,7 +185,16 @@ class _FileReader:
         wide = STORAGE_BYTES[tensor.storage] > 1
         home = "floats" if tensor.storage == "f32" else "biases" if wide else "weights"
         must(tensor.location == home, f"{tensor.storage} belongs into '{home}'")
-        must(offset + tensor.nbytes <= len(self.sections[home]), f"the end of '{home}' is exceeded")
+        if bits:
+            narrow = bits in (2, 4) and tensor.storage in ("i8", "u8")
+            must(narrow, "integers of 8 bits, packed in 2 or 4 bits, expected")
+        end = offset + tensor.stored_bytes
+        must(end <= len(self.sections[home]), f"the end of '{home}' is exceeded")
+        if bits and (unused := -tensor.row_bits % 8):
+            row_bytes = -(-tensor.row_bits // 8)
+            last = self.sections[home][offset + row_bytes - 1 : end : row_bytes]
+            zero = not any(byte >> 8 - unused for byte in last)
+            must(zero, "unused bits of a packed row are not zero")
         return tensor
 
     def words(self, section: str, first: int, count: int) -> tuple[int, ...]:
@@ -226,7 +239,7 @@ def read(data: bytes) -> NnetFile:
     """
     Return the content of an nnet file. An `InputError` names the first fault of an invalid file.
     """
-    file = _FileReader(read_sections(data)).read()
+    file = _FileReader(data).read()
     check(file)
     return file
 
@@ -237,7 +250,7 @@ def dump(data: bytes) -> str:
     layer. An invalid file raises an `InputError`.
     """
     file = read(data)
-    lines = [f"nnet version 4, {len(data)} bytes", "sections:"]
+    lines = [f"nnet version {file.version}, {len(data)} bytes", "sections:"]
     lines += [f"  {name}: {len(content)} bytes" for name, content in file.sections.items()]
     lines.append(f"arena: {file.arena_size} bytes, aligned to {file.alignment}")
     lines.append("blocks:")
@@ -261,7 +274,8 @@ def dump(data: bytes) -> str:
 
 def _tensor(file: NnetFile, tensor: FileTensor) -> str:
     shape = "x".join(map(str, tensor.shape)) or "scalar"
-    text = f"'{tensor.name}' {shape} {tensor.storage}"
+    packed = f" in {tensor.bits} bits" if tensor.bits else ""
+    text = f"'{tensor.name}' {shape} {tensor.storage}{packed}"
     if tensor.storage != "f32":
         point = f":{tensor.zero_point}" if tensor.zero_point else ""
         text += f" scale {tensor.scale!r}{point}"
@@ -305,7 +319,7 @@ RECORD_FIELDS: dict[str, Fields] = {
         ("outputs", 4), ("layers", 4), ("states", 4), ("reserved", 4),
     ),
     "tensors": (
-        ("name", 4), ("storage", 1), ("rank", 1), ("location", 1), ("reserved", 1), ("scale", 4),
+        ("name", 4), ("storage", 1), ("rank", 1), ("location", 1), ("packed bits", 1), ("scale", 4),
         ("zero point", 4), ("block", 4), ("pitch", 4), ("offset", 8),
         *((f"extent {i}", 4) for i in range(8)),
     ),

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.selection import nearest_indices
 
 FPGA = "fpga"
@@ -55,7 +55,8 @@ def has_a_circuit(op: Operation) -> str | None:
 def values_are_int8(op: Operation) -> str | None:
     """
     All operands except the bias, and the result, must be stored as int8 with a per-tensor scale.
-    Weights may have per-channel scales. The result of a lookup table may be float.
+    Constants may have less than 8 bits. Weights may have per-channel scales. The result of a lookup
+    table may be float.
     """
     linear = op if isinstance(op, graph.LinearOperation) else None
     tabulated = isinstance(op, graph.LookupOp) or (linear is not None and linear.table is not None)
@@ -71,7 +72,8 @@ def values_are_int8(op: Operation) -> str | None:
             kind = "float" if isinstance(element, Float32Type) else element
             return f"the FPGA computes on int8, got {kind}"
         by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
-        if element.storage.width.data != 8 or not element.is_signed or by_axis:
+        narrow = element.width < BYTE_BITS and _is_constant(value)
+        if not (narrow or element.width == BYTE_BITS) or not element.is_signed or by_axis:
             return f"the FPGA computes on int8 with a per-tensor scale, got {element}"
     return None
 

@@ -37,8 +37,9 @@ class NnetTarget(BoardOptions, Target):
 
     name = "nnet"
     arithmetic = Arithmetic(
-        floats=False, kernels=False, residual_spread=ROW_SPREAD, factor_points=False, widths=(8,)
-    )
+        floats=False, kernels=False, residual_spread=ROW_SPREAD, factor_points=False, widths=(8,),
+        weight_widths=(2, 4, 8),
+    )  # fmt: skip
     verified_by_default = True
     keeps_states = True
     programs: ClassVar = {

@@ -8,7 +8,6 @@ together that the format or the engine does not support.
 
 import struct
 from dataclasses import dataclass, field
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import Float32Type, ModuleOp, i1, i32, i64
@@ -23,6 +22,7 @@ from ceras_ir.backends.nnet.encoding import (
     Section,
     Sections,
     TensorRecord,
+    packed_bits,
 )
 from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import encode
@@ -141,10 +141,10 @@ class _FileWriter:
         element, shape = element_of(value), shape_of(value)
         dtype = numpy_dtype(element)
         owner = value.owner
-        block, section, pitch = NO_INDEX, None, 0
+        block, section, pitch, bits = NO_INDEX, None, 0, 0
         if isinstance(owner, ConstantOp):
             section = _section_of(dtype)
-            offset = self.sections.constants[section].add(owner, prod(shape) * dtype.itemsize)
+            offset, bits = self.sections.constants[section].add(owner), packed_bits(value)
         else:
             place = block_of(value)
             assert place is not None
@@ -160,6 +160,7 @@ class _FileWriter:
             block=block,
             offset=offset,
             pitch=pitch,
+            bits=bits,
         )
         self.sections.tables[Section.TENSORS] += record.pack()
         return self.tensors.setdefault(value, len(self.tensors))

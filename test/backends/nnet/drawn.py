@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     Float32Type,
+    IntegerType,
     ModuleOp,
     TensorType,
     f32,
@@ -32,6 +33,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+NARROW = tuple(UniformType(0.5, storage=IntegerType(bits)) for bits in (8, 4, 2))
+"""The types of small weights, which depend on the number of outputs."""
 POINTS = (-128, 127, 0, -1, 77)
 Window = tuple[tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
 """Strides, padding, dilations."""
@@ -129,10 +132,11 @@ class Drawn:
         return self.requant(element, shift, [1 << shift - int(s) for s in shifts])
 
     def weights(self, shape: Sequence[int]) -> tuple[SSAValue, SSAValue | None]:
-        small = self.rng.integers(-3, 4, shape).astype(np.int8)
-        chosen = small if self.rng.random() < 0.6 else random_array(shape, INT8, self.seed)
+        chosen, kind = self.rng.integers(-3, 4, shape).astype(np.int8), NARROW[shape[0] % 3]
+        if self.rng.random() >= 0.6:
+            chosen, kind = random_array(shape, INT8, self.seed), INT8
         bias = self.rng.integers(-3000, 3000, shape[0]).astype(np.int32)
-        weights = self.net.constant(chosen, INT8)
+        weights = self.net.constant(chosen.clip(kind.low, kind.high), kind)
         return weights, None if self.rng.random() < 0.3 else self.net.constant(bias, INT32)
 
     def residual(

@@ -4,7 +4,16 @@ import numpy as np
 from backends.nnet.drawn import function_tables
 from backends.nnet.networks import written
 from graph_networks import Network, integer_normalize, integer_softmax, random_array, recurrence
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32, i64
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    TensorType,
+    f32,
+    i8,
+    i32,
+    i64,
+)
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.rules import FPGA
@@ -15,6 +24,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+INT4, INT2 = (UniformType(0.5, storage=IntegerType(bits)) for bits in (4, 2))
 SHIFTED = UniformType(0.5, -7)
 
 
@@ -25,7 +35,8 @@ def every_operator() -> bytes:
     x, y, state, indices = net.inputs
 
     def convolve(x: SSAValue, groups: int, device: str) -> SSAValue:
-        weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
+        kind = {1: INT4, 2: INT2}.get(groups, INT8)
+        weights = net.constant(random_array((6, 3, 3, 6 // groups), kind, 1), kind)
         bias = net.constant(np.arange(6, dtype=np.int32), INT32)
         op = graph.Conv2dOp(
             x, weights, bias, x, result_element=SHIFTED, padding=(1, 1, 1, 1), groups=groups,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from backends.nnet.networks import SANITIZERS, resealed, written
 from graph_networks import Network, random_array
-from xdsl.dialects.builtin import ModuleOp, f32, i32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, f32, i32
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.backends.nnet import emit, encoding
@@ -111,8 +111,14 @@ def test_equal_constants_are_stored_once():
     wide = array.view(np.int32)
     ops = [graph.ConstantOp.from_array(a, e) for a, e in ((array, INT8), (wide, INT32))]
     again = graph.ConstantOp.from_array(array.copy(), UniformType(2.0))
-    assert [offsets.add(op, 80) for op in (*ops, again)] == [0, 128, 0]
+    assert [offsets.add(op) for op in (*ops, again)] == [0, 128, 0]
     assert offsets.size == 208 and sum(map(len, offsets.chunks())) == 208
+    # Rows of three and of five integers of 4 bits end with different unused bits.
+    rows = np.arange(15, dtype=np.int8).reshape(5, 3) % 8
+    narrow = UniformType(1.0, storage=IntegerType(4))
+    packed = [graph.ConstantOp.from_array(a, narrow) for a in (rows, rows.reshape(3, 5), rows)]
+    assert [offsets.add(op) for op in packed] == [256, 320, 256]
+    assert list(offsets.chunks())[-3].tobytes() == bytes.fromhex("1002 4305 7600 2103 5406")
 
 
 def test_bytes_are_deterministic():

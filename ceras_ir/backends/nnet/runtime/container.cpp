@@ -37,9 +37,10 @@ const char* open_container(const uint8_t* data, uint64_t size, Container& contai
     return "not an nnet file";
   if (!file.holds(0, HEADER_BYTES)) return "the header is truncated";
   const uint32_t version = file.at<uint32_t>(8);
-  if (version >= 1 && version < VERSION)
+  if (version >= 1 && version < OLDEST_VERSION)
     return "the file is of an older version of the format; compile the model again";
-  if (version != VERSION) return "unknown format version";
+  if (version < OLDEST_VERSION || version > VERSION) return "unknown format version";
+  container.version = version;
   if (file.at<uint32_t>(12) != 0) return "unknown header flags";
   if (file.at<uint64_t>(16) != size) return "the file size differs from the header's";
   if (file.at<uint32_t>(24) != SECTION_COUNT) return "wrong number of sections";

@@ -31,6 +31,7 @@ struct Bytes {
 };
 
 struct Container {
+  uint32_t version = 0;
   Bytes sections[SECTION_COUNT + 1];  // by section type; 0 is unused
 
   const Bytes& operator[](Section section) const { return sections[section]; }

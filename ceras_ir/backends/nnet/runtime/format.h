@@ -6,7 +6,8 @@
 namespace ceras {
 
 constexpr uint8_t MAGIC[8] = {'N', 'N', 'E', 'T', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t VERSION = 4;
+constexpr uint32_t OLDEST_VERSION = 4;  // of a file without packed constants
+constexpr uint32_t VERSION = 5;
 constexpr uint64_t HEADER_BYTES = 32;
 constexpr uint64_t SECTION_ENTRY_BYTES = 24;
 constexpr uint64_t SECTION_ALIGNMENT = 64;
@@ -24,6 +25,7 @@ constexpr uint64_t MAX_ARENA_BYTES = uint64_t{1} << 31;
 constexpr uint32_t MAX_WINDOW = 1u << 15;
 constexpr int64_t MAX_SCRATCH_BYTES = int64_t{1} << 28;
 constexpr int64_t MAX_PACKED_BYTES = int64_t{1} << 30;
+constexpr uint64_t MAX_EXPANDED_BYTES = uint64_t{1} << 30;  // of packed constants
 constexpr double MAX_WORK = 1e12;  // Products and elements of a run.
 
 enum Section : uint32_t {

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "checks.h"
@@ -30,6 +32,9 @@ struct Loader {
   uint64_t arena_bytes = 0;
   uint64_t next_operand = 0;
   uint64_t next_word = 0;
+  // The constants that were expanded, by offset, bits, sign and bytes of a row, and their bytes.
+  std::map<std::tuple<uint64_t, int, Storage, int64_t, int64_t>, const uint8_t*> expanded;
+  uint64_t expanded_bytes = 0;
 
   bool fail(const char* reason) {
     if (message != nullptr && message_size > 0) std::snprintf(message, message_size, "%s", reason);
@@ -88,6 +93,42 @@ struct Loader {
     return true;
   }
 
+  // Expand a packed constant to a byte per integer. Each row (the first extent) starts at a byte.
+  const char* expand(Tensor& tensor, uint64_t offset) {
+    const int64_t rows = tensor.rank > 0 ? tensor.dims[0] : 1, row = tensor.elements / rows;
+    const int64_t row_bytes = (row * tensor.bits + 7) / 8;
+    if (!file[WEIGHTS].holds(offset, static_cast<uint64_t>(rows * row_bytes)))
+      return "the tensor is not inside the section";
+    const uint8_t* from = file[WEIGHTS].data + offset;
+    const auto found = expanded.emplace(
+        std::tuple(offset, tensor.bits, tensor.storage, rows, row), nullptr);
+    const uint8_t*& known = found.first->second;
+    if (found.second) {
+      expanded_bytes += static_cast<uint64_t>(tensor.elements);
+      if (expanded_bytes > MAX_EXPANDED_BYTES) return "the weights exceed the available memory";
+      model.expanded.emplace_back(new uint8_t[static_cast<size_t>(tensor.elements)]);
+      uint8_t* to = model.expanded.back().get();
+      for (int64_t i = 0; i < rows; ++i)
+        if (!expand_row(tensor, from + i * row_bytes, row, to + i * row))
+          return "unused bits of a packed row are not zero";
+      known = to;
+    }
+    tensor.data = known;
+    return nullptr;
+  }
+
+  // Return false if an unused bit of the last byte is not zero.
+  static bool expand_row(const Tensor& tensor, const uint8_t* from, int64_t count, uint8_t* to) {
+    const int bits = tensor.bits;
+    const uint8_t sign = tensor.storage == Storage::I8 ? static_cast<uint8_t>(1 << (bits - 1)) : 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int value = from[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+      to[i] = static_cast<uint8_t>((value ^ sign) - sign);
+    }
+    const int64_t used = count * bits % 8;
+    return used == 0 || from[count * bits / 8] >> used == 0;
+  }
+
   // Resolve the address of the tensor. Return null, or the reason of a refusal.
   const char* place(Tensor& tensor, Location location, uint32_t block, uint64_t offset) {
     const uint64_t bytes = static_cast<uint64_t>(tensor.extent);
@@ -113,6 +154,7 @@ struct Loader {
                       : location == Location::Biases ? tensor.quantized() && unit > 1
                                                      : !tensor.quantized();
     if (!fits) return "the elements belong to another section";
+    if (tensor.bits < 8) return expand(tensor, offset);
     if (!file[section].holds(offset, bytes)) return "the tensor is not inside the section";
     tensor.data = file[section].data + offset;
     return nullptr;
@@ -127,9 +169,15 @@ struct Loader {
     if (storage > LAST_STORAGE) return "unknown storage type";
     if (rank > MAX_RANK) return "the rank is above 8";
     if (location > static_cast<uint8_t>(Location::Floats)) return "unknown location";
-    if (table.at<uint8_t>(record + 7) != 0) return "reserved bytes are not zero";
     tensor.name = name;
     tensor.storage = static_cast<Storage>(storage);
+    if (const int bits = table.at<uint8_t>(record + 7); bits != 0) {
+      if (file.version == OLDEST_VERSION) return "reserved bytes are not zero";
+      const bool is_byte = tensor.storage == Storage::I8 || tensor.storage == Storage::U8;
+      if ((bits != 2 && bits != 4) || !is_byte || location != static_cast<uint8_t>(Location::Weights))
+        return "only weights can be packed, in 2 or 4 bits";
+      tensor.bits = bits;
+    }
     tensor.rank = rank;
     tensor.elements = 1;
     for (uint32_t i = 0; i < MAX_RANK; ++i) {
@@ -412,7 +460,7 @@ void reset(Model& model) {
 }
 
 bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_t message_size) {
-  Loader loader{model, message, message_size, {}, 0, 0, 0};
+  Loader loader{model, message, message_size, {}, 0, 0, 0, {}, 0};
   if (reinterpret_cast<uintptr_t>(data) % SECTION_ALIGNMENT != 0)
     return loader.fail("the file must be in memory that is aligned to 64 bytes");
   if (const char* reason = open_container(data, size, loader.file)) return loader.fail(reason);

@@ -20,6 +20,7 @@ struct Tensor {
   int64_t extent = 0;  // from the first to the last byte, including gaps
   int64_t row = 1;     // elements of a row (the last dimension)
   int64_t pitch = 1;   // elements from row to row
+  int bits = 8;        // of an integer of a constant in the file; 2 or 4 if it is packed
   float scale = 0;
   int64_t zero_point = 0;
   const uint8_t* data = nullptr;
@@ -223,6 +224,7 @@ struct Model {
   std::vector<Layer> layers;
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
   uint8_t* base = nullptr;  // first byte of the arena, aligned to a page
+  std::vector<std::unique_ptr<uint8_t[]>> expanded;  // packed constants, a byte per integer
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   std::unique_ptr<int32_t[]> constants;
   std::unique_ptr<int8_t[]> shifts;
