@@ -233,6 +233,10 @@ class _Launch:
         return not self.mode("TAKES_VALUES")
 
     @property
+    def weight_bits(self) -> int:
+        return 4 if self.mode("FOUR_BITS") else 2 if self.mode("TWO_BITS") else 8
+
+    @property
     def block_pixels(self) -> int:
         return self.registers["block_rows"] * self.registers["block_columns"]
 
@@ -245,10 +249,10 @@ class _Launch:
     def cycles(self) -> float:
         r, size, multiplies = self.registers, self.size, self.multiplies
         header = _ceiling(8 * size.lanes, size.bus_bytes)
-        tile = _ceiling(size.lanes**2, size.bus_bytes) if multiplies else 0
+        tile = _ceiling(size.lanes**2 * self.weight_bits, 8 * size.bus_bytes) if multiplies else 0
         beats = header + tile * self.tiles
         chain = min(size.lanes, MAX_CHAIN_ROWS)
-        load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if multiplies else 0
+        load = tile + SWAP + max(chain - tile - 1, 0) if multiplies else 0
         free = max(HALF_FREE, HEADER_FREE + header + tile if multiplies else 0)
         stream = beats * r["output_tiles"] * r["blocks"]
         bus = self._bus()

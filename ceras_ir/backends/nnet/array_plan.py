@@ -15,10 +15,12 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.circuits import ARENA_ALIGNMENT_BYTES, CircuitSize, number, register_map
+from ceras_ir.backends.nnet.encoding import packed_bits
 from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import block_of
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.transforms.memory.slices import element_bytes, operand_in_place, slices
 
 BOX_RANK = number("runtime/fpga.h", "FPGA_BOX")
@@ -86,6 +88,8 @@ class ArrayLayer:
     The factor of an average, before a right shift by `shift`; 0 for a maximum and other layers.
     """
     shift: int = 0
+    weight_bits: int = BYTE_BITS
+    """The bits of each weight in the stream of constants: 8, 4 or 2."""
     circuit: CircuitKind = CircuitKind.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
     """The byte offsets of input, result and residual modulo `ARENA_ALIGNMENT_BYTES`."""
@@ -97,7 +101,7 @@ class ArrayLayer:
             self.circuit, self.images, self.height, self.width, self.channels, self.rows,
             self.columns, self.outputs, self.input_pitch, self.result_pitch, self.residual_pitch,
             *astuple(self.down), *astuple(self.across), self.by_channel, self.pixels, self.tables,
-            self.result_size, self.multiplier, self.shift,
+            self.result_size, self.multiplier, self.shift, self.weight_bits,
         )  # fmt: skip
 
 
@@ -208,6 +212,8 @@ def layer_of(op: Operation) -> ArrayLayer:
     c = 0 if residual is None else pitch_of(residual)
     starts = (start_of(source), start_of(result), 0 if residual is None else start_of(residual))
     tables = _table_count(op)
+    bits = packed_bits(op.weights) if isinstance(op, graph.LinearOperation) else 0
+    bits = bits or BYTE_BITS
     is_pool = isinstance(op, graph.Pool2dOp)
     kind = CircuitKind.POOL if is_pool else CircuitKind.LINEAR
     if is_pool or (
@@ -218,7 +224,7 @@ def layer_of(op: Operation) -> ArrayLayer:
         layer = ArrayLayer(
             images, height, width, channels, rows, columns, outputs, a, b, c,
             _window(op, 0), _window(op, 1), is_pool or graph.is_depthwise(op), tables=tables,
-            result_size=unit, circuit=kind, starts=starts,
+            weight_bits=bits, result_size=unit, circuit=kind, starts=starts,
         )  # fmt: skip
         if not is_pool or op.function is graph.Pool.MAX or op.requant is None:
             return layer
@@ -237,7 +243,7 @@ def layer_of(op: Operation) -> ArrayLayer:
             channels = length = a = b = c = elements
     return ArrayLayer(
         1, 1, 1, channels, 1, 1, length, a, b, c, pixels=elements // length, tables=tables,
-        result_size=unit, circuit=circuit, starts=starts,
+        weight_bits=bits, result_size=unit, circuit=circuit, starts=starts,
     )  # fmt: skip
 
 

@@ -73,6 +73,7 @@ struct Cycles {
   int64_t products;
   bool by_row;  // it has a table for each channel
   bool floats;
+  bool narrow;  // weights of less than 8 bits
 };
 
 // One table of all channels, or a choice of several for each; of bytes or of floats.
@@ -142,6 +143,11 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   std::vector<int8_t> residual(static_cast<size_t>(bytes_of(out, layer.residual_pitch)));
   fill(draw, input);
   fill(draw, weights);
+  // Computed weights come as they are, into a plan that was made of others.
+  layer.computed = layer.product && seed % 2 == 1;
+  if (!layer.computed) layer.weight_bits = bits_of(seed);
+  narrow(weights, layer.weight_bits);
+  cycles.narrow = layer.weight_bits < 8;
   fill(draw, residual);
   std::vector<int32_t> bias(static_cast<size_t>(layer.outputs)), constants(bias.size());
   for (int32_t& b : bias) b = draw(-(1 << (bits - 1)), 1 << (bits - 1));
@@ -162,8 +168,6 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   const int8_t* other = has_residual ? residual.data() : nullptr;
   run_in_cpp(layer, input.data() + before, ordered.data(), constants.data(), each, tables, other,
              expected.data() + before, buffers);
-  // Computed weights come as they are, into a plan that was made of others.
-  layer.computed = layer.product && seed % 2 == 1;
   const std::vector<int8_t> others(weights.size());
   CorePlan plan = plan_linear(core.size(), layer, layer.computed ? others.data() : ordered.data(),
                               constants.data(), each, tables, has_residual);
@@ -323,7 +327,7 @@ int main(int argc, char** argv) {
   const int stall = std::atoi(argv[3]);
   const auto buffers = std::make_unique<FpgaBuffers>();
   Simulation core;
-  unsigned long ran = 0, by_row = 0, floats = 0, moved = 0, wrong = 0;
+  unsigned long ran = 0, by_row = 0, floats = 0, moved = 0, narrow = 0, wrong = 0;
   uint64_t cycles = 0;
   for (unsigned long seed = first; seed < first + count; ++seed) {
     Draw draw{std::mt19937_64(seed)};
@@ -339,12 +343,13 @@ int main(int argc, char** argv) {
     ran += each.got != 0;
     by_row += each.got != 0 && each.by_row;
     floats += each.got != 0 && each.floats;
+    narrow += each.got != 0 && each.narrow;
     moved += each.got != 0 && (kind == 3 || kind == 4);
     cycles += each.got;
   }
   std::printf("%lu layers ran, %lu with tables by channel, %lu of floats, %lu moves, "
-              "%lu not taken, %lu wrong, %llu cycles\n",
-              ran, by_row, floats, moved, count - ran, wrong,
+              "%lu with narrow weights, %lu not taken, %lu wrong, %llu cycles\n",
+              ran, by_row, floats, moved, narrow, count - ran, wrong,
               static_cast<unsigned long long>(cycles));
   return wrong == 0 ? 0 : 1;
 }

@@ -32,6 +32,13 @@ inline int64_t products_of(const FpgaLinear& layer) {
   return taps * (layer.by_channel ? 1 : w.channels);
 }
 
+// The bits of the weights of test `number`, and weights that these bits hold: the high bits of bytes.
+inline int bits_of(unsigned long number) { return number % 3 == 0 ? 8 : number % 3 == 1 ? 4 : 2; }
+
+inline void narrow(std::vector<int8_t>& weights, int bits) {
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight >> (8 - bits));
+}
+
 inline std::vector<int8_t> packed(const FpgaLinear& layer, const std::vector<int8_t>& weights) {
   const int64_t products = products_of(layer);
   std::vector<int8_t> result(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.drawn import INT8, INT32, function_tables
+from backends.nnet.drawn import INT8, INT32, NARROW, function_tables
 from backends.nnet.networks import written
 from graph_networks import Network, random_array
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of, cycles_of
@@ -20,7 +20,7 @@ from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, Resize, integers
 from ceras_ir.dialects.mem import device_of
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.support.native import has_verilator
 from ceras_ir.transforms.memory.liveness import steps
@@ -44,6 +44,8 @@ class Conv:
     tables: int = 0
     floats: bool = False
     rows: int | None = None
+    bits: int = 8
+    """The bits of the weights."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -76,6 +78,10 @@ LAYERS = (
     Conv(14, 384, 64, kernel=1, residual=True),
     Conv(26, 128, 85, kernel=1, tables=1, floats=True),
     Conv(13, 32, 64, kernel=1, tables=4, floats=True),
+    Conv(7, 256, 64, bits=4),
+    Conv(4, 512, 64, kernel=1, bits=4),
+    Conv(4, 512, 64, kernel=1, bits=2),
+    Conv(4, 200, 200, by_channel=True, bits=2),
 )
 SUMMED = (Conv(104, 16, 16, kernel=1), Conv(52, 32, 32, kernel=1), Conv(26, 64, 64, kernel=1))
 """Layers of YOLOX-Nano. Their results are added to their inputs, and have gaps between rows."""
@@ -100,11 +106,10 @@ def network() -> ModuleOp:
     )  # fmt: skip
     results.append(net.add(total, FPGA))
     flat = net.add(graph.ReshapeOp(net.inputs[LAYERS.index(DEEP)], (1, 7 * 7 * 256)))
-    weights = np.random.default_rng(0).integers(-9, 9, (64, 7 * 7 * 256)).astype(np.int8)
-    product = graph.MatmulOp(
-        flat, net.constant(weights, INT8), None, result_element=INT8, requant=requant
-    )
-    results.append(net.add(product, FPGA))
+    for kind in NARROW:
+        weights = net.constant(random_array((64, 7 * 7 * 256), kind), kind)
+        product = graph.MatmulOp(flat, weights, None, result_element=INT8, requant=requant)
+        results.append(net.add(product, FPGA))
     results += moved(net)
     for index, layer in enumerate(SUMMED, len(shapes) + len(RESIDUALS)):
         results += joined(net, index, layer, requant)
@@ -156,7 +161,8 @@ def convolution(net: Network, index: int, layer: Conv, requant: RequantAttr):
     rng = np.random.default_rng(index)
     channels = 1 if layer.by_channel else layer.channels
     shape = (layer.outputs, layer.kernel, layer.kernel, channels)
-    weights = net.constant(rng.integers(-128, 128, shape).astype(np.int8), INT8)
+    kind = UniformType(0.5, storage=IntegerType(layer.bits))
+    weights = net.constant(random_array(shape, kind, index), kind)
     bias = net.constant(rng.integers(-900, 900, layer.outputs).astype(np.int32), INT32)
     pad = layer.kernel // 2
     made = (1, layer.side, layer.side, layer.outputs)

@@ -57,38 +57,58 @@ void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outp
   }
 }
 
-// The tiles of weights of the outputs from `first`, row by row. `place(o, p)` is the index of
-// product `p` of output `o` in the weights.
+// A tile of weights of `bits` bits at the end of the stream, for L outputs. The first rows of all
+// chains of the array precede the second rows. The low bits of a byte are the first weights.
+class Tile {
+ public:
+  Tile(std::vector<uint8_t>& stream, const CoreSize& size, int bits)
+      : L_(size.lanes), bits_(bits), chain_(std::min(L_, CORE_CHAIN)) {
+    const size_t at = stream.size();
+    stream.resize(at + static_cast<size_t>(std::max(L_ * L_ * bits / 8, size.bus_bytes)));
+    bytes_ = stream.data() + at;
+  }
+
+  void put(int64_t row, int64_t lane, int8_t weight) {
+    const int64_t ordered = row % chain_ * (L_ / chain_) + row / chain_;
+    const int64_t bit = (ordered * L_ + lane) * bits_;
+    bytes_[bit / 8] |= static_cast<uint8_t>((weight & ((1 << bits_) - 1)) << bit % 8);
+  }
+
+ private:
+  int L_, bits_, chain_;
+  uint8_t* bytes_;
+};
+
+// The tiles of weights of the outputs from `first`. `place(o, p)` is the index of product `p` of
+// output `o` in the weights.
 template <class Place>
-void put_tiles(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
-               const int8_t* weights, Place place) {
+void put_tiles(std::vector<uint8_t>& stream, const CoreSize& size, const Geometry& g, int64_t first,
+               int bits, const int8_t* weights, Place place) {
+  const int L = size.lanes;
   const int64_t products = g.kernel_y * g.kernel_x * g.channels;
   const int64_t run = g.dilation_x == 1 ? g.kernel_x * g.channels : g.channels;
   for (int64_t i = 0; i < products / run; ++i)
     for (int64_t k = 0; k < run; k += L) {
-      const size_t at = stream.size();
-      stream.resize(at + static_cast<size_t>(L * L));
+      Tile tile(stream, size, bits);
       for (int64_t j = 0; j < L && k + j < run; ++j)
         for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane)
-          stream[at + static_cast<size_t>(j * L + lane)] =
-              static_cast<uint8_t>(weights[place(first + lane, i * run + k + j)]);
+          tile.put(j, lane, weights[place(first + lane, i * run + k + j)]);
     }
 }
 
 // The same for depthwise layers: each lane has separate rows of weights.
-void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
-              const int8_t* weights) {
+void put_taps(std::vector<uint8_t>& stream, const CoreSize& size, const Geometry& g, int64_t first,
+              int bits, const int8_t* weights) {
+  const int L = size.lanes;
   const RowTaps row = taps_by_channel(L, g);
   for (int64_t i = 0; i < g.kernel_y * row.tiles; ++i) {
-    const size_t at = stream.size();
-    stream.resize(at + static_cast<size_t>(L * L));
+    Tile tile(stream, size, bits);
     for (int64_t t = 0; t < row.taps; ++t) {
       const int64_t position = i % row.tiles * row.tile_step + t, j = position / g.dilation_x;
       if (position % g.dilation_x != 0 || j >= g.kernel_x) continue;
       const int8_t* tap = weights + (i / row.tiles * g.kernel_x + j) * g.outputs + first;
       for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane)
-        stream[at + static_cast<size_t>((lane % 2 * (L / 2) + t) * L + lane)] =
-            static_cast<uint8_t>(tap[lane]);
+        tile.put(lane % 2 * (L / 2) + t, lane, tap[lane]);
     }
   }
 }
@@ -170,7 +190,10 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
-  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
+  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0) |
+                        (layer.weight_bits == 4   ? FOUR_BITS
+                         : layer.weight_bits == 2 ? TWO_BITS
+                                                  : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, 0}, plan);
   if (weights == nullptr) return plan;
   refill_linear(size, layer, weights, constants, shifts, tables, residual, plan);
@@ -197,14 +220,15 @@ void refill_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* 
   for (int64_t first = 0; first < g.outputs; first += L) {
     put_header(stream, L, first, g.outputs, ends);
     if (g.by_channel)
-      put_taps(stream, L, g, first, weights);
+      put_taps(stream, size, g, first, layer.weight_bits, weights);
     else if (layer.computed)
-      put_tiles(stream, L, g, first, weights,
+      put_tiles(stream, size, g, first, layer.weight_bits, weights,
                 [products](int64_t o, int64_t p) { return o * products + p; });
     else
-      put_tiles(stream, L, g, first, weights, [groups](int64_t o, int64_t p) {
-        return ((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP;
-      });
+      put_tiles(stream, size, g, first, layer.weight_bits, weights,
+                [groups](int64_t o, int64_t p) {
+                  return ((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP;
+                });
   }
 }
 

@@ -22,7 +22,7 @@ package layer_registers;
   localparam QUEUE_ADDRESS_HIGH = 65;
   localparam QUEUE_LENGTH = 66;  // layers of the queue
 
-  localparam VERSION = 1313751814;  // of these registers: NNC and 6; the value of IDENTITY
+  localparam VERSION = 1313751815;  // of these registers: NNC and 7; the value of IDENTITY
   localparam DESCRIPTOR_BYTES = 256;  // from layer to layer of a queue; a layer has the first WORDS words
 
   // The registers of a launch, in the order of addresses. `N bits` is the number of used bits,
@@ -33,7 +33,7 @@ package layer_registers;
     logic [63:0] stream_address;  // 40 bits
     logic [63:0] residual_address;  // 40 bits
     logic [63:0] result_address;  // 40 bits
-    logic [31:0] mode;  // 8 bits
+    logic [31:0] mode;  // 10 bits
     // Rows of the input, and their positions in the line buffer.
     logic [31:0] input_rows;  // 31 bits, not 0; rows of all images, up to the last that is needed
     logic [31:0] height;  // 23 bits, not 0; rows of an image
@@ -97,6 +97,8 @@ package layer_registers;
   localparam DENSE_RESULT = 5;
   localparam BY_CHANNEL = 6;  // depthwise
   localparam MAKES_FLOATS = 7;  // floats of function tables, four bytes per output
+  localparam FOUR_BITS = 8;  // each weight of the stream
+  localparam TWO_BITS = 9;  // the same
 
   // The bits of `control` that are written.
   localparam START = 0;

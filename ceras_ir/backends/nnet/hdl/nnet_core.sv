@@ -516,6 +516,8 @@ module nnet_core #(
       .load(load_tile),
       .load_beat(stream_beat),
       .load_data(stream_data),
+      .four_bits(layer.mode[layer_registers::FOUR_BITS]),
+      .two_bits(layer.mode[layer_registers::TWO_BITS]),
       .by_channel(layer.mode[layer_registers::BY_CHANNEL]),
       .swap(swap),
       .values(value),

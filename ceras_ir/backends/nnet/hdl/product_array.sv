@@ -3,6 +3,9 @@
 // the bottom; each row works a cycle after the row above, and changes weights accordingly. The sums
 // are valid CHAIN + 2 cycles after the values.
 //
+// The weights arrive row by row, with the first rows of all chains before the second rows. Beats are
+// expanded to a byte per weight in a register, which drives the same weights for all widths.
+//
 // With `by_channel`, each lane multiplies only the values of its channel: row k gets the value in
 // the same cycle as row 0, so the sum is that of value k times weight k. A multiplier has a single
 // value, so even lanes use the upper half of the rows, and odd lanes the lower half; the other
@@ -16,6 +19,8 @@ module product_array #(
     input logic load,
     input logic [15:0] load_beat,
     input logic [8*BUS_BYTES-1:0] load_data,
+    input logic four_bits,  // of each weight in `load_data`; otherwise eight
+    input logic two_bits,  // the same
     input logic by_channel,
     input logic swap,  // a cycle before the first values of the tile
     input logic [8*LANES-1:0] values,
@@ -25,11 +30,14 @@ module product_array #(
   localparam CHAINS = LANES / CHAIN;
   localparam TILE = LANES * LANES;
   localparam BEATS = TILE / BUS_BYTES;
+  localparam SLOTS = TILE < 4 * BUS_BYTES ? TILE : 4 * BUS_BYTES;  // weights of a beat, at most
   localparam PAIRS = LANES / 2;
   localparam HALF = LANES / 2;
   localparam LATE = HALF % CHAIN;  // cycles from a row of the upper half to that of the lower
 
   logic [8*TILE-1:0] waiting, weights;
+  logic [8*SLOTS-1:0] expanded;
+  logic [BEATS-1:0] arrives;
   logic [CHAIN-1:0] swaps;
   logic [48*PAIRS*LANES-1:0] partial;
   logic [8*LANES*(LATE+1)-1:0] recent;
@@ -57,9 +65,21 @@ module product_array #(
           .taps(recent)
       );
     end
-    for (genvar b = 0; b < BEATS; b++) begin : beats
+    for (genvar s = 0; s < SLOTS; s++) begin : slot
+      always_ff @(posedge clk) begin
+        expanded[8*s+:8] <= load_data[8*(s%BUS_BYTES)+:8];
+        if (four_bits) expanded[8*s+:8] <= 8'($signed(load_data[4*(s%(2*BUS_BYTES))+:4]));
+        if (two_bits) expanded[8*s+:8] <= 8'($signed(load_data[2*s+:2]));
+      end
+    end
+    for (genvar b = 0; b < BEATS; b++) begin : beat
       always_ff @(posedge clk)
-        if (load && load_beat == 16'(b)) waiting[8*BUS_BYTES*b+:8*BUS_BYTES] <= load_data;
+        arrives[b] <= load && load_beat == 16'(two_bits ? b / 4 : four_bits ? b / 2 : b);
+      for (genvar i = 0; i < BUS_BYTES; i++) begin : weight
+        localparam AT = BUS_BYTES * b + i, ROW = AT / LANES;
+        localparam TO = LANES * (ROW % CHAINS * CHAIN + ROW / CHAINS) + AT % LANES;
+        always_ff @(posedge clk) if (arrives[b]) waiting[8*TO+:8] <= expanded[8*(AT%SLOTS)+:8];
+      end
     end
     for (genvar k = 0; k < LANES; k++) begin : row
       localparam STEP = k % CHAIN;

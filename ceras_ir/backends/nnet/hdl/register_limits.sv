@@ -13,7 +13,7 @@ module register_limits (
       6'd3: outside = value[31:8] != 0;
       6'd5: outside = value[31:8] != 0;
       6'd7: outside = value[31:8] != 0;
-      6'd8: outside = value[31:8] != 0;
+      6'd8: outside = value[31:10] != 0;
       6'd9: outside = value[31:31] != 0 || value[31:0] == 0;
       6'd10: outside = value[31:23] != 0 || value[31:0] == 0;
       6'd11: outside = value[31:31] != 0 || value[31:0] == 0;

@@ -1,6 +1,6 @@
 // Load the stream of constants: function tables, if any, in words of 64 bits. Then, for each block
 // of pixels and each tile of outputs: eight bytes per output (constant, shift, table number), and
-// the tiles of weights.
+// the tiles of weights, of 8, 4 or 2 bits. A tile has a beat or more.
 module stream_loader #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -34,12 +34,19 @@ module stream_loader #(
   localparam DEPTH = 128;
   localparam FIFO_BITS = $clog2(DEPTH);
   localparam LANE = $clog2(BUS_BYTES);
-  // Rows of the array accept weights in order, so wide beats must wait.
-  localparam WAIT = BUS_BYTES > LANES ? 8 : 0;
+  localparam CHAIN = LANES < 8 ? LANES : 8;
   localparam BURST_BEATS = BURST_BYTES / BUS_BYTES;
   localparam TABLE_PARTS = BUS_BYTES / 8;
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
+  // The beats of a tile with weights of 8, 4 and 2 bits.
   localparam TILE_BEATS = LANES * LANES / BUS_BYTES;
+  localparam FOUR_BEATS = TILE_BEATS < 2 ? 1 : TILE_BEATS / 2;
+  localparam TWO_BEATS = TILE_BEATS < 4 ? 1 : TILE_BEATS / 4;
+  // A row of a chain accepts weights a cycle after the row above. If a beat has several rows of a
+  // chain, the first beat waits for the last of them.
+  localparam WAIT = TILE_BEATS < CHAIN ? CHAIN - TILE_BEATS - 1 : 0;
+  localparam FOUR_WAIT = FOUR_BEATS < CHAIN ? CHAIN - FOUR_BEATS - 1 : 0;
+  localparam TWO_WAIT = TWO_BEATS < CHAIN ? CHAIN - TWO_BEATS - 1 : 0;
 
   logic walker_valid, walker_ready, room, pop, valid, last_beat;
   logic has_tables, tables_first, blocks_next, part, last_part;
@@ -98,9 +105,9 @@ module stream_loader #(
     TILE
   } state_t;
   state_t state;
-  logic [15:0] outputs_left, tiles_left, last_table_beat;
+  logic [15:0] outputs_left, tiles_left, last_table_beat, last_tile_beat;
   logic [31:0] blocks_left;
-  logic [3:0] wait_left;
+  logic [3:0] wait_left, waits;
   logic outputs_end;
 
   assign load_table = valid && state == TABLE;
@@ -111,7 +118,7 @@ module stream_loader #(
   assign table_data = part ? data[8*BUS_BYTES-1-:64] : data[63:0];
   assign pop = (load_table && last_part) || load_header || load_tile;
   assign last_beat = state == TABLE ? beat == last_table_beat
-      : state == HEADER ? beat == 16'(HEADER_BEATS - 1) : beat == 16'(TILE_BEATS - 1);
+      : state == HEADER ? beat == 16'(HEADER_BEATS - 1) : beat == last_tile_beat;
   // The last beat of a tile of outputs.
   assign outputs_end = last_beat && (load_header ? layer.tiles == 0 : load_tile && tiles_left == 1);
 
@@ -123,10 +130,20 @@ module stream_loader #(
         : DEPTH - BURST_BEATS);
     has_tables <= layer.table_bytes[12:0] != 0;
     last_table_beat <= 16'(layer.table_bytes[12:LANE]) - 1;
+    last_tile_beat <= 16'(TILE_BEATS - 1);
+    waits <= 4'(WAIT);
+    if (layer.mode[layer_registers::FOUR_BITS]) begin
+      last_tile_beat <= 16'(FOUR_BEATS - 1);
+      waits <= 4'(FOUR_WAIT);
+    end
+    if (layer.mode[layer_registers::TWO_BITS]) begin
+      last_tile_beat <= 16'(TWO_BEATS - 1);
+      waits <= 4'(TWO_WAIT);
+    end
     if (wait_left != 0) wait_left <= wait_left - 1;
     if (tile_taken) begin
       tile_ready <= 0;
-      wait_left <= 4'(WAIT);
+      wait_left <= waits;
     end
     header_ready <= header_ready & ~header_taken;
     if (pop) beat <= last_beat ? '0 : beat + 1;

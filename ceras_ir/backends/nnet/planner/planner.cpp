@@ -65,7 +65,7 @@ CorePlan planned(const CoreSize& size, Circuit circuit, Request r) {
   const bool by_channel = r.flag();
   const int64_t pixels = r.wide();
   const int count = r.number(), entry_bytes = r.number(), multiplier = r.number();
-  const int shift = r.number();
+  const int shift = r.number(), weight_bits = r.number();
   const Tables tables(count, entry_bytes, outputs);
   switch (circuit) {
     case Circuit::Linear: {
@@ -75,6 +75,7 @@ CorePlan planned(const CoreSize& size, Circuit circuit, Request r) {
       layer.product = pixels != 0;
       layer.pixels = pixels;
       layer.by_channel = by_channel;
+      layer.weight_bits = weight_bits;
       layer.outputs = outputs;
       layer.input_pitch = input_pitch;
       layer.residual_pitch = residual_pitch;

@@ -57,6 +57,7 @@ struct FpgaLinear {
   bool product;
   bool by_channel;
   bool computed;  // weights and constants change in each run
+  int weight_bits = 8;  // 4 or 2 if they hold all weights
   int outputs;
   int input_zero;  // the value of padding
   int residual_zero;

@@ -63,6 +63,7 @@ FpgaLinear registers_of(const Layer& layer) {
   r.by_channel = is_depthwise(layer);
   r.product = !r.by_channel && is_product(layer);
   r.computed = packs_in_each_run(layer);
+  r.weight_bits = layer.weights().bits;
   r.images = 1;
   r.pixels = layer.output().elements / r.outputs;
   r.input_pitch = layer.input().pitch;
