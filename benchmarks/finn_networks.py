@@ -73,7 +73,7 @@ class QuantizedBuilder(Builder):
         integers = self.rng.integers(-high, high + 1, shape)
         if bits == 1:
             integers = self.rng.integers(0, 2, shape) * 2 - 1
-        real = self.constant(f"{name}.weight", integers * np.asarray(scale))
+        real = self.constant(f"{name}.weight", integers * np.asarray(scale, np.float64))
         return self.quantized(real, f"{name}.weight_quant", bits, scale)
 
     def norm(self, x: str, name: str, channels: int, deviation: float) -> str:

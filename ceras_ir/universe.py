@@ -90,6 +90,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "float-weights",
         "keep-weights",
         "widen-weights",
+        "widen-activations",
     ),
 }
 """Module -> names of passes and pipelines, sorted. Targets list the passes of the target."""

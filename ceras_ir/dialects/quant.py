@@ -67,9 +67,11 @@ def packed(array: NDArray[np.generic], width: int) -> NDArray[np.uint8]:
     """
     Pack integers of `width` bits, 1 to 8, as target memory stores them: [R, ...] -> [R, bytes]. The
     elements of a row (an output channel) follow each other without gaps, the low bits of a byte
-    first, and zeros fill the last byte of the row.
+    first, and zeros fill the last byte of the row. A bit is 1 for the integer 1, and 0 for 0 or -1.
     """
     rows = array.reshape(*(array.shape[:1] or (1,)), -1).view(np.uint8)
+    if width == 1:
+        rows = rows & (rows != 255)
     bits = np.unpackbits(rows[:, :, None], axis=2, count=width, bitorder="little")
     return np.packbits(bits.reshape(len(rows), -1), axis=1, bitorder="little")
 
@@ -92,7 +94,8 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
     `!quant.uniform<i8:f32, 0.5>`, `!quant.uniform<i8:f32, 0.5:-3>`, or per channel of dimension
     `axis`: `!quant.uniform<i8:f32:0, {0.5, 0.25:1}>`.
 
-    The storage has 2 to 8 bits (i2 to i8) or, unsigned, 1 to 8 bits (u1 to u8), or 16 or 32 bits.
+    The storage has 1 to 8 bits, signed (i1 to i8) or unsigned (u1 to u8), or 16 or 32 bits. i1 is
+    bipolar: the integers are -1 and 1, as in binary networks, and the zero point is 0.
     """
 
     name = "quant.uniform"
@@ -149,6 +152,16 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         return self.storage.signedness.data != Signedness.UNSIGNED
 
     @property
+    def is_bipolar(self) -> bool:
+        """Whether the stored integers are -1 and 1, in a bit."""
+        return self.width == 1 and self.is_signed
+
+    @property
+    def unit(self) -> int:
+        """The distance between neighboring stored integers."""
+        return 2 if self.is_bipolar else 1
+
+    @property
     def low(self) -> int:
         """The lowest stored integer."""
         return -(1 << self.width - 1) if self.is_signed else 0
@@ -156,7 +169,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
     @property
     def high(self) -> int:
         """The highest stored integer."""
-        return (1 << self.width - int(self.is_signed)) - 1
+        return 1 if self.is_bipolar else (1 << self.width - int(self.is_signed)) - 1
 
     @property
     def reach(self) -> int:
@@ -214,9 +227,9 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         return self._changed(self._scales, times=times, axis=axis)
 
     def verify(self) -> None:
-        if self.width not in _WIDTHS or (self.width == 1 and self.is_signed):
+        if self.width not in _WIDTHS:
             raise VerifyException(
-                f"storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got {self.storage}"
+                f"storage must be i1 to i8, u1 to u8, or 16 or 32 bits wide, got {self.storage}"
             )
         if not self.scales.data or len(self.scales) != len(self.zero_points):
             raise VerifyException("expected scales, and a zero point for each")
@@ -226,6 +239,8 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
             if not 0.0 < scale.data < float("inf"):
                 raise VerifyException(f"scale must be positive and finite, got {scale.data}")
         for point in self.zero_points:
+            if self.is_bipolar and point.data:
+                raise VerifyException(f"the zero point of i1 must be 0, got {point.data}")
             if not self.low <= point.data <= self.high:
                 raise VerifyException(
                     f"zero point must be in [{self.low}, {self.high}], got {point.data}"

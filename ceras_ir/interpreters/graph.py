@@ -249,6 +249,14 @@ class GraphFunctions(InterpreterFunctions):
     def lookup(self, interpreter: Interpreter, op: graph.LookupOp, args: PythonValues):
         return (_looked_up(args[0], op.tables, op.channel_rows),)
 
+    @impl(graph.ThresholdOp)
+    def threshold(self, interpreter: Interpreter, op: graph.ThresholdOp, args: PythonValues):
+        count = np.zeros(args[0].shape, np.int64)
+        for limits in args[1]:
+            count += args[0] >= limits
+        element = graph.stored_element(op.result)
+        return ((op.offsets + op.steps * count).astype(graph.numpy_dtype(element)),)
+
     @impl(graph.ShiftSwishOp)
     def shift_swish(self, interpreter: Interpreter, op: graph.ShiftSwishOp, args: PythonValues):
         result = shift_swish(args[0].astype(np.int64), op.channel_bends)

@@ -142,8 +142,11 @@ def quantize(
 ) -> NDArray[np.generic]:
     """
     Evaluate `graph.quantize`: divide by the scale in float32, round by `mode`, add the zero point,
-    clamp to the range of `element`. NaN gives the zero point.
+    clamp to the range of `element`. NaN gives the zero point. A bipolar result is 1 if the quotient
+    is at least 0, otherwise -1.
     """
+    if element.is_bipolar:
+        return np.where(x / scales(element, x.ndim) >= 0, np.int8(1), np.int8(-1))
     with np.errstate(invalid="ignore"):
         scaled = round_float(x / scales(element, x.ndim), mode)
     bounded = np.clip(np.nan_to_num(scaled, nan=0.0), -(2.0**31), 2.0**31 - 1)
@@ -165,7 +168,7 @@ def rounded_to(x: NDArray[np.float32], element: UniformType) -> NDArray[np.float
     Return `dequantize(quantize(x, element), element)`. Integers of at most 16 bits are exact in
     float32, in which they need no conversion.
     """
-    if element.storage.width.data > MAX_FLOAT_STORAGE_BITS:
+    if element.storage.width.data > MAX_FLOAT_STORAGE_BITS or element.is_bipolar:
         return dequantize(quantize(x, element), element)
     scale, points = scales(element, x.ndim), zero_points(element, x.ndim)
     with np.errstate(invalid="ignore"):

@@ -326,7 +326,11 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     if not options.is_quantized:
         from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
-        checks = (FoldQdqPass(rules=("constants",)), *_checking(options))
+        checks = (
+            *_widening(options, "activations"),
+            FoldQdqPass(rules=("constants",)),
+            *_checking(options),
+        )
     stages = [
         *_without_blocks(options),
         Stage(
@@ -348,11 +352,12 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:
         passes = (
+            *_widening(options, "activations"),
             *_unfolding(options),
             *_checking(options),
             *_snapping(options),
             quantize_pass(options),
-            *_widening(options),
+            *_widening(options, "weights"),
         )
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
@@ -403,19 +408,24 @@ def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
         return ()
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 
-    return (*_widening(options), SnapScalesPass())
+    return (*_widening(options, "weights"), SnapScalesPass())
 
 
-def _widening(options: BuildOptions) -> tuple[ModulePass, ...]:
+def _widening(
+    options: BuildOptions, kind: Literal["weights", "activations"]
+) -> tuple[ModulePass, ...]:
     """
-    Return the pass that widens weights which the target does not store in so few bits. Without a
-    target, no pass is returned.
+    Return the pass that widens weights or activations which the target does not store in so few
+    bits. Without a target, no pass is returned.
     """
     if (name := getattr(options.target, "name", None)) is None:
         return ()
-    from ceras_ir.transforms.quantization.widen_weights import WidenWeightsPass
+    from ceras_ir.transforms.quantization.widen_weights import (
+        WidenActivationsPass,
+        WidenWeightsPass,
+    )
 
-    return (WidenWeightsPass(name),)
+    return (WidenWeightsPass(name) if kind == "weights" else WidenActivationsPass(name),)
 
 
 def _without_blocks(options: BuildOptions) -> tuple[Stage, ...]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
+    from ceras_ir.dialects.quant import UniformType
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.support.timeline import Timeline
     from ceras_ir.targets.capabilities import Compiled, Emulated, Executable, Manifest, NotEmulated
@@ -88,6 +89,15 @@ class Arithmetic:
     blocks: bool = False
     """Whether weights can have a scale for each block; if not, `float-blocks` replaces them."""
 
+    activation_widths: tuple[int, ...] = (8,)
+    """
+    The bits of activations below 16 bits that the target stores, ascending; `widen-activations`
+    widens the others.
+    """
+    bipolar: bool = False
+    """Whether the target stores the integers -1 and 1 in a bit, if it stores 1 bit."""
+    thresholds: bool = False
+    """Whether the target compares sums with thresholds (`graph.threshold`)."""
     wide_share: float | None = None
     """
     The share of the modelled time that 16-bit values may take if the user gives no budget; `None`,
@@ -99,9 +109,13 @@ class Arithmetic:
         """Whether the fastest device stores activations only in 8 bits."""
         return max(self.widths) == 8
 
-    def stored_width(self, width: int) -> int:
-        """Return the bits in which the target stores weights of `width` bits."""
-        return min((w for w in self.weight_widths if w >= width), default=width)
+    def stored_width(self, element: UniformType, widths: Sequence[int]) -> int:
+        """
+        Return the bits in which the target stores integers of the type `element`: `widths` are
+        `weight_widths` or `activation_widths`.
+        """
+        fewest = 2 if element.is_bipolar and not self.bipolar else element.width
+        return min((w for w in widths if w >= fewest), default=element.width)
 
     def __str__(self) -> str:
         kinds = [f"int{width}" for width in self.widths] + ["float32"] * self.floats

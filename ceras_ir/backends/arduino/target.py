@@ -45,7 +45,14 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS, blocks=True)
+    arithmetic = Arithmetic(
+        residual_spread=ROW_SPREAD,
+        weight_widths=BYTE_WIDTHS,
+        activation_widths=BYTE_WIDTHS,
+        bipolar=True,
+        thresholds=True,
+        blocks=True,
+    )
     keeps_states = True
     programs: ClassVar = {
         "build and upload sketches": ("arduino-cli", "arduino"),

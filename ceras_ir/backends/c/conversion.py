@@ -53,6 +53,8 @@ def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
 def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
     """Print `graph.quantize` with per-channel scales. A result of 32 bits raises `Refused`."""
     element, scales, points, channel = _tables(layer, op.result)
+    if element.is_bipolar:
+        raise Refused("a bipolar result with a scale per channel; use one for the tensor")
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
     if op.mode is not Rounding.HALF_EVEN:
@@ -113,6 +115,10 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
     element = quantized(op.result, "result")
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
+    if element.is_bipolar:
+        body = [f"{y}[i] = ({storage})({x}[i]{factor} {_divided(element.scale)} >= 0.0f ? 1 : -1);"]
+        layer.each(prod(shape_of(op.result)), body)
+        return
     low, high = element.low - point, element.high - point
     head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
     if isinstance(op, QuantizeOp) and op.mode is Rounding.HALF_AWAY:

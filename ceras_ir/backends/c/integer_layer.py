@@ -24,7 +24,7 @@ from ceras_ir.backends.c.values import (
     zero_point_of,
 )
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, element_of
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding, UniformType
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Epilogue:
             return None
         result = element_of(op.result)
         assert isinstance(result, UniformType)
-        stored, lowest = result.storage.width.data, result.low
+        stored = max(result.width, BYTE_BITS)
+        lowest = result.widened(stored).low
         if stored > 16:
             return None
         extra, after, bits = np.zeros(1, np.int64), half + (requant.zero_point.data << shift), 8

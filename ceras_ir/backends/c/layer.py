@@ -296,7 +296,7 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 PRINTER_MODULES = (
     *("blocks", "camera", "conversion", "elementwise", "linear", "lookup", "movement"),
-    *("recurrence", "reduction", "selection", "states"),
+    *("recurrence", "reduction", "selection", "states", "thresholds"),
 )
 """Modules with printers, imported when the first operation is printed."""
 

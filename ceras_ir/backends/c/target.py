@@ -61,7 +61,14 @@ class CTarget(
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS, blocks=True)
+    arithmetic = Arithmetic(
+        residual_spread=ROW_SPREAD,
+        weight_widths=BYTE_WIDTHS,
+        activation_widths=BYTE_WIDTHS,
+        bipolar=True,
+        thresholds=True,
+        blocks=True,
+    )
     verified_by_default = True
     runs_natively = True
     keeps_states = True

@@ -37,7 +37,14 @@ class InterpTarget(EncodingOptions, Target):
     compiles = False
     keeps_states = True
     # Float networks are quantized as for target c.
-    arithmetic = Arithmetic(residual_spread=ROW_SPREAD, weight_widths=BYTE_WIDTHS, blocks=True)
+    arithmetic = Arithmetic(
+        residual_spread=ROW_SPREAD,
+        weight_widths=BYTE_WIDTHS,
+        activation_widths=BYTE_WIDTHS,
+        bipolar=True,
+        thresholds=True,
+        blocks=True,
+    )
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage

@@ -25,6 +25,7 @@ from ceras_ir.dialects.graph import (
     reduction,
     selection,
     state,
+    thresholds,
 )
 from ceras_ir.dialects.graph.attributes import Function as Function
 from ceras_ir.dialects.graph.attributes import FunctionAttr
@@ -109,6 +110,7 @@ from ceras_ir.dialects.graph.selection import SliceOp as SliceOp
 from ceras_ir.dialects.graph.selection import TakeOp as TakeOp
 from ceras_ir.dialects.graph.state import StridedMatmulOp as StridedMatmulOp
 from ceras_ir.dialects.graph.state import UpdateOp as UpdateOp
+from ceras_ir.dialects.graph.thresholds import ThresholdOp as ThresholdOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 # The order of the reference page. Operations and attributes of these modules form the dialect.
@@ -119,6 +121,7 @@ _FAMILIES = (
     pooling,
     elementwise,
     lookup,
+    thresholds,
     normalization,
     fixed_point,
     layout,

@@ -52,7 +52,14 @@ def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
 
 def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
     """Return the numpy type in which `element` is stored: float32, bool or an integer type."""
+    if is_bipolar(element):
+        return np.dtype(np.int8)
     return stored_dtype(storage_type(element))
+
+
+def is_bipolar(element: Attribute) -> bool:
+    """Return whether the elements are -1 and 1, stored in a bit."""
+    return isinstance(element, UniformType) and element.is_bipolar
 
 
 def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | None:
@@ -91,7 +98,8 @@ def is_splat(flat: NDArray[np.generic]) -> bool:
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
     A constant tensor, row-major. `value` has the stored elements: float32, or the integers of a
-    quantized type. An attribute of the dialect `sparse` lists the nonzero elements.
+    quantized type; of i1, true for 1 and false for -1. An attribute of the dialect `sparse` lists
+    the nonzero elements.
 
         %w = graph.constant dense<[0.5, -1.0]> : tensor<2xf32> : tensor<2xf32>
         %q = graph.constant dense<[1, -2]> : tensor<2xi8> : tensor<2x!quant.uniform<i8:f32, 0.5>>
@@ -131,7 +139,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         """
         assert array.dtype == numpy_dtype(element), (array.dtype, element)
         stored = TensorType(storage_type(element), array.shape)
-        raw = np.ascontiguousarray(array)
+        raw = np.ascontiguousarray(array == 1 if is_bipolar(element) else array)
         # A splat is stored as a single element, which saves text and memory.
         if raw.size > 1 and is_splat(raw.reshape(-1)):
             raw = raw.reshape(-1)[:1]
@@ -152,7 +160,9 @@ class ConstantOp(GraphOperation, HasFolderInterface):
             )
         if isinstance(self.value, Encoded):
             return self.value.array
-        flat = np.frombuffer(self.value.data.data, numpy_dtype(kind.element_type))
+        flat = np.frombuffer(self.value.data.data, stored_dtype(storage_type(kind.element_type)))
+        if is_bipolar(kind.element_type):
+            flat = np.where(flat, np.int8(1), np.int8(-1))
         return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
 
     def digest(self) -> bytes:

@@ -50,6 +50,8 @@ TOLERANCE = 2.0**-22
 """The relative tolerance of scales. Multipliers of 31 bits are far more exact."""
 ALL_VANISH = 2.0**-32
 """The factor at which all sums of 32 bits become zero."""
+SUM_BITS = 32
+"""The bits of sums of products."""
 PRODUCT_BITS = 28
 """The bits of an addend and its multiplier, so that a sum of two products fits 32 bits."""
 
@@ -96,7 +98,10 @@ def _contradictions(op: Operation) -> Iterator[str]:
     if isinstance(op, graph.GraphOperation) and "requant" in op.properties:
         weights = op.weights if isinstance(op, graph.LinearOperation) else None
         values = [v for v in (*op.data_operands, *op.results) if v is not weights]
-        if any((e := graph.quantized_element(v)) is not None and e.is_per_axis for v in values):
+        stored = [e for e in map(graph.quantized_element, values) if e is not None]
+        # `graph.threshold` compares sums of each channel.
+        is_sum = weights is not None and stored[-1].width == SUM_BITS
+        if any(e.is_per_axis for e in (stored[:-1] if is_sum else stored)):
             yield "activations must have a single scale; only constants have per-channel scales"
             return
     yield from _misplaced(op)
@@ -156,9 +161,10 @@ def _contradictions(op: Operation) -> Iterator[str]:
         )
         saturating = 2.0 ** (result_bits + 1)
         vanishing = 0.499 / 2.0**bits / prod(op.kernel.get_values())
-    for multiplier, accumulator in _pairs(requant.multipliers, accumulators):
+    factors = list(_pairs(requant.multipliers, accumulators))
+    for (multiplier, accumulator), result in _pairs(factors, _scales(op.results[0])):
         factor = multiplier * unit
-        scale, result = accumulator / factor, scale_of(op.results[0])
+        scale = accumulator / factor
         # Integers below 2^30 become zero by a shift of 31 or more, and a factor of 2^30 saturates
         # all values but zero. Shifters have no longer shifts, and multipliers only an additional
         # bit.
@@ -182,9 +188,10 @@ def _misplaced(op: Operation) -> Iterator[str]:
         return
     if isinstance(op, graph.LinearOperation) and op.table is not None:
         return  # The type does not specify the zero point of a table operand.
-    added, expected = requant.zero_point.data, graph.stored_element(op.results[0]).zero_point
-    if added != expected:
-        yield f"the requantization adds zero point {added}, but the result has {expected}"
+    added = requant.zero_point.data
+    expected = {point.data for point in graph.stored_element(op.results[0]).zero_points}
+    for point in sorted(expected - {added}):
+        yield f"the requantization adds zero point {added}, but the result has {point}"
 
 
 def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import IntAttr, i8, i16
+from xdsl.dialects.builtin import i8, i16
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
@@ -27,7 +27,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import SNAPPED
-from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float
+from ceras_ir.network.storage import WIDE, is_kept_in_float
 from ceras_ir.transforms.graph.fuse_windows import PadRule
 from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 from ceras_ir.transforms.quantization.accumulators import fitted
@@ -38,6 +38,12 @@ from ceras_ir.transforms.quantization.analysis.qdq import (
     stored_types,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts, table
+from ceras_ir.transforms.quantization.analysis.stored_operands import (
+    constant_operand,
+    stored_operand,
+    stored_weights,
+)
+from ceras_ir.transforms.quantization.fold_thresholds import ThresholdRule
 from ceras_ir.transforms.quantization.integer_forms import (
     SAME_SCALE,
     accumulator_element,
@@ -62,7 +68,7 @@ def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphO
     `target`; the last operation computes the result. Return `None` if there is no such form, so
     that the operation remains float.
     """
-    if target.is_per_axis:
+    if target.is_per_axis or target.is_bipolar:
         return None
     if (lookup := _table(op, target)) is not None:
         lookup.location = op.location
@@ -86,47 +92,20 @@ def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValu
         case graph.DequantizeOp():
             return [None if graph.is_per_axis(op.input) else op.input]
         case graph.UnaryOp() if op.channel_exponents is None and op.function.clip_range:
-            return [_stored(op.input, None)]
+            return [stored_operand(op.input, None)]
         case graph.LinearOperation():
             return [
-                _stored(op.input),
-                _weights(op.weights),
-                *([] if op.bias is None else [_constant(op.bias)]),
-                *([] if op.residual is None else [_stored(op.residual)]),
+                stored_operand(op.input),
+                stored_weights(op.weights),
+                *([] if op.bias is None else [constant_operand(op.bias)]),
+                *([] if op.residual is None else [stored_operand(op.residual)]),
             ]
         case graph.BinaryOp():
-            return [_stored(op.lhs), _stored(op.rhs)]
+            return [stored_operand(op.lhs), stored_operand(op.rhs)]
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
-            return [None if _has_lost_ties(op, target) else _stored(op.input)]
+            return [None if _has_lost_ties(op, target) else stored_operand(op.input)]
         case _:
             return []
-
-
-def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
-    """
-    Return the operand of the dequantization that computes `value`. Return `None` if there is no
-    dequantization, if it has a scale per channel, or if the integers have more than `widest` bits.
-    """
-    owner = value.owner
-    if not isinstance(owner, graph.DequantizeOp) or graph.is_per_axis(owner.input):
-        return None
-    bits = graph.stored_element(owner.input).storage.width.data
-    return None if widest is not None and bits > widest else owner.input
-
-
-def _weights(value: SSAValue) -> SSAValue | None:
-    stored = _constant(value)
-    kind = None if stored is None else graph.quantized_element(stored)
-    if kind is None or kind.width > NARROW:
-        return None
-    # Only scales along the output channels can be factored out of the sum.
-    return None if isinstance(kind.axis, IntAttr) and kind.axis.data != 0 else stored
-
-
-def _constant(value: SSAValue) -> SSAValue | None:
-    owner = value.owner
-    source = owner.input if isinstance(owner, graph.DequantizeOp) else value
-    return source if isinstance(source.owner, graph.ConstantOp) else None
 
 
 def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
@@ -138,7 +117,7 @@ def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
     the border) has an even number of elements. Return False if the number of elements of a full
     window is a power of two, such as 2x2, because the multiplier is then exact.
     """
-    if (stored := _stored(op.input)) is None:
+    if (stored := stored_operand(op.input)) is None:
         return True
     source, size = graph.stored_element(stored), prod(op.kernel.get_values())
     rescales = abs(source.scale / target.scale - 1.0) > SAME_SCALE
@@ -400,12 +379,16 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
 
     name = "fold-qdq"
 
+    thresholds: bool = False
+    """The target has `graph.threshold`."""
+
     def table(self) -> tuple[ModulePass, ...]:
         return (
             SignRule(),
             SinkRule(),
             HoistRule(),
             TieRule(),
+            *((ThresholdRule(),) if self.thresholds else ()),
             QdqOperationRule(self.residual_spread),
             # `sink` can move a zero padding before a layer that `operations` leaves in float.
             PadRule(),

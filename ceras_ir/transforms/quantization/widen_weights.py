@@ -16,18 +16,20 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     TensorType,
+    f32,
     i64,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import called_functions
+from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.network.function import module_of, quantized_layers
-from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.integer import dequantize, quantize, scales, zero_points
 from ceras_ir.network.storage import (
     BITS,
     STORED_TYPE,
@@ -202,7 +204,9 @@ class WidenWeightsPass(TargetNameOptions, NetworkPass):
                 continue
             if (element := graph.quantized_element(constant.result)) is None:
                 continue
-            if (width := arithmetic.stored_width(element.width)) == element.width:
+            if (
+                width := arithmetic.stored_width(element, arithmetic.weight_widths)
+            ) == element.width:
                 continue
             changed.append((constant, element.widened(width)))
             users = dict.fromkeys(_layers(constant.result))
@@ -249,13 +253,99 @@ def _layers(value: SSAValue) -> Iterator[Operation]:
 
 
 def _widen(constant: graph.ConstantOp, element: UniformType) -> None:
-    # The bytes are the same, because an element below 8 bits occupies a byte.
     kind, held = TensorType(element.storage, graph.shape_of(constant.result)), constant.value
     if isinstance(held, DenseResourceAttr):
         constant.value = DenseResourceAttr(held.resource_handle, kind)
     elif isa(held, DenseIntOrFPElementsAttr):
-        constant.value = DenseIntOrFPElementsAttr(kind, held.data)
+        constant.value = graph.ConstantOp.from_array(constant.array(), element).value
     values: list[SSAValue] = [constant.result]
     for value in values:  # The list grows in the loop.
         values += _moved(value)
         Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
+
+
+@dataclass(frozen=True)
+class WidenActivationsPass(TargetNameOptions, NetworkPass):
+    """
+    Store activations of few bits in the next width that the target stores, such as 8 bits. A note
+    on stderr gives the number of values.
+
+    Float operations before `graph.quantize` limit the integers, where the wider type does not: a
+    clip, or the sign of a bipolar value. Other operations have a clamp range, or only move values.
+
+    Exact: integers, scales and zero points do not change.
+
+    Before:
+
+        %y = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<u4:f32, 0.5>>
+
+    After:
+
+        %c = graph.unary <clip, 0.0, 7.5> %x : tensor<2xf32>
+        %y = graph.quantize %c : (tensor<2xf32>) -> tensor<2x!quant.uniform<u8:f32, 0.5>>
+    """
+
+    name = "widen-activations"
+
+    target: str | None = inherited(TargetNameOptions, "target", None)
+    """The target that stores the activations; default: a target that stores 8 bits."""
+
+    def change(self, main: FuncOp) -> None:
+        arithmetic = Arithmetic() if self.target is None else find_target(self.target).arithmetic
+        counts: dict[tuple[int, int], int] = {}
+        for function in (main, *called_functions(main)):
+            ops = list(function.body.block.ops)
+            # `widen-weights` widens constants, and values that are moved from them.
+            constant: list[SSAValue] = [op.result for op in ops if isinstance(op, graph.ConstantOp)]
+            for value in constant:  # The list grows in the loop.
+                constant += _moved(value)
+            weights = set(constant)
+            for op in ops:
+                for value in (result for result in op.results if result not in weights):
+                    element = graph.quantized_element(value) if is_tensor(value.type) else None
+                    if element is None or element.width > BYTE_BITS:
+                        continue
+                    width = arithmetic.stored_width(element, arithmetic.activation_widths)
+                    if width == element.width:
+                        continue
+                    if isinstance(op, graph.QuantizeOp):
+                        _limit(op, element)
+                        counts[element.width, width] = counts.get((element.width, width), 0) + 1
+                    new = graph.type_with_element(value, element.widened(width))
+                    Rewriter.replace_value_with_new_type(value, new)
+            function.update_function_type()
+        owner = "the target" if self.target is None else f"target {self.target}"
+        stored = " or ".join(map(str, arithmetic.activation_widths))
+        for (old, new), count in sorted(counts.items()):
+            values = "1 activation" if count == 1 else f"{count} activations"
+            remark(
+                f"{self.name}: note: {values} of {old} bits in int{new}: {owner} stores "
+                f"activations in {stored} bits"
+            )
+
+
+def _limit(op: graph.QuantizeOp, element: UniformType) -> None:
+    """
+    Insert float operations before `op` that give its results in the integers of `element`, if it
+    has a wider type: a clip to the range of the type, or for bipolar results the sign.
+    """
+    rank = len(graph.shape_of(op.input))
+    scale, points = scales(element, rank), zero_points(element, rank)
+    low, high = ((end - points).astype(np.float32) * scale for end in (element.low, element.high))
+    lower, upper = (graph.ConstantOp.from_array(end, location=op.location) for end in (low, high))
+    if element.is_bipolar:
+        zero = graph.ConstantOp.from_array(np.zeros((1,) * rank, np.float32), location=op.location)
+        is_positive = graph.CompareOp(graph.Compare.LESS_OR_EQUAL, zero.result, op.input)
+        sign = graph.SelectOp(is_positive.result, upper.result, lower.result)
+        new: list[Operation] = [zero, lower, upper, is_positive, sign]
+    elif element.is_per_axis:
+        above = graph.BinaryOp(graph.Binary.MAX, op.input, lower.result, result_element=f32)
+        below = graph.BinaryOp(graph.Binary.MIN, above.result, upper.result, result_element=f32)
+        new = [lower, upper, above, below]
+    else:
+        clip = graph.FunctionAttr(graph.Function.CLIP, [float(low), float(high)])
+        new = [graph.UnaryOp(op.input, clip)]
+    for each in new:
+        each.location = op.location
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    op.operands[0] = new[-1].results[0]

@@ -65,6 +65,11 @@ class Builder:
         self.functions: list[FuncOp] = []
         """The bodies of loops and branches, which the module has in addition to `main`."""
         self.is_in_loop_body = False
+        self.integer_bounds: dict[SSAValue, tuple[int, int, SSAValue]] = {}
+        """
+        The lowest and the highest integer of a value that a node clamps, and the real value before
+        the clamp.
+        """
         """Whether the current block is in the body of a loop, which remains float."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""

@@ -131,7 +131,7 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     if isinstance(element_of(value), IntegerType):
         value = _retyped(emitter, value, element)
     if (known := element_of(value)) == element:
-        return emitter.emit(DequantizeOp(value))
+        return emitter.emit(DequantizeOp(_in_fewer_bits(emitter, value)))
     if (
         not isinstance(known, UniformType)
         or known.storage != element.storage
@@ -210,9 +210,9 @@ def width_of_bounds(node: Node, operands: Sequence[Array | None]) -> int | None:
     if value is None or value.dtype.name not in ("int8", "uint8"):
         return None
     ends = [int(b.reshape(-1)[0]) for b in bounds if b is not None and b.size]
-    is_signed = value.dtype.kind == "i"
-    bits = max((b ^ (b >> BYTE_BITS)).bit_length() for b in ends) if len(ends) == 2 else BYTE_BITS
-    width = max(bits + is_signed, 1 + is_signed)
+    if len(ends) < 2:
+        return None
+    width = _bits_of_bounds(ends, is_signed=value.dtype.kind == "i")
     return width if width < BYTE_BITS else None
 
 
@@ -245,11 +245,37 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
         return emitter.emit(QuantizeOp(real, element, mode))
     least = -np.inf if low == element.low else float(lower)
     most = np.inf if high == element.high else float(upper)
+    before = real
     if (least, most) == (0.0, np.inf):
         real = emitter.unary(graph.Function.RELU, real)
     else:
         real = emitter.unary(graph.Function.CLIP, real, least, most)
-    return emitter.emit(QuantizeOp(real, element, mode))
+    stored = emitter.emit(QuantizeOp(real, element, mode))
+    emitter.integer_bounds[stored] = int(low), int(high), before
+    return stored
+
+
+def _in_fewer_bits(emitter: Emitter, value: SSAValue) -> SSAValue:
+    """
+    Return the integers `value` stored in the fewest bits that hold the bounds of a Clip of
+    integers, as Brevitas writes narrow activations. Other values are returned unchanged.
+    """
+    element, owner = graph.stored_element(value), value.owner
+    if value not in emitter.integer_bounds or element.width != BYTE_BITS:
+        return value
+    assert isinstance(owner, QuantizeOp)
+    low, high, before = emitter.integer_bounds[value]
+    narrow = _narrowed(element, _bits_of_bounds((low, high), is_signed=element.is_signed))
+    if narrow.width == BYTE_BITS:
+        return value
+    real = before if (low, high) == (narrow.low, narrow.high) else owner.input
+    return emitter.emit(QuantizeOp(real, narrow, owner.mode))
+
+
+def _bits_of_bounds(bounds: Sequence[int], *, is_signed: bool) -> int:
+    """Return the fewest bits of integers that hold all `bounds`; signed integers have 2 or more."""
+    bits = max((bound ^ (bound >> BYTE_BITS)).bit_length() for bound in bounds)
+    return max(bits + is_signed, 1 + is_signed)
 
 
 def is_quantized(value: Value) -> bool:

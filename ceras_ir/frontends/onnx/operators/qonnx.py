@@ -1,9 +1,9 @@
 """
 Import the quantizers of QONNX: Quant, BipolarQuant and Trunc, for 1 to 32 bits.
 
-Their results are real values. A quantized constant keeps integers of the declared bits. Computed
-values are stored in 8 or 16 bits, and a clamp before `graph.quantize` limits them to the bits of
-the node, so that the operation that computes them can clamp in its requantization.
+Their results are real values. Constants and computed values of at most 8 bits are stored in
+integers of the declared bits. Computed values of more bits are stored in 16, and a clamp before
+`graph.quantize` limits them to the bits of the node.
 
 The documentation of QONNX (docs/qonnx-custom-ops in its repository) defines the operators.
 """
@@ -13,9 +13,9 @@ from math import inf, log2
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerType, Signedness, i8
+from xdsl.dialects.builtin import IntegerType, Signedness
 
-from ceras_ir.dialects.graph import Compare, Function, QuantizeOp, numpy_dtype
+from ceras_ir.dialects.graph import Function, QuantizeOp, numpy_dtype
 from ceras_ir.dialects.quant import BYTE_BITS, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, dequantized
@@ -110,19 +110,14 @@ def quant(node: Node, emitter: Emitter) -> Value:
 @operator(*BIPOLAR)
 def bipolar_quant(node: Node, emitter: Emitter) -> Value:
     """
-    Import BipolarQuant: `scale` if `x >= 0`, else `-scale`. A constant has the integers -1 and 1 in
-    2 bits, since a zero point between two integers of 1 bit does not exist.
+    Import BipolarQuant: `scale` if `x >= 0`, else `-scale`, which are the integers -1 and 1 of i1.
     """
     value, zero = emitter.value(0), np.zeros((), np.float32)
-    storage = IntegerType(2) if isinstance(value, Constant) else i8
-    element = _element(node, emitter.shape(0), emitter.floats(1), zero, storage)
+    element = _element(node, emitter.shape(0), emitter.floats(1), zero, IntegerType(1))
     if isinstance(value, Constant):
         signs = np.where(emitter.floats(0) >= 0, 1, -1)
         return _constant(node, emitter, signs, element)
-    is_positive = emitter.compare(Compare.LESS_OR_EQUAL, emitter.number(0), value)
-    signs = emitter.select(is_positive, emitter.number(1), emitter.number(-1))
-    scale = emitter.constant(scales(element, len(emitter.shape(0))), "scales")
-    return _computed(emitter, emitter.mul(signs, scale), element, (-1, 1))
+    return _computed(emitter, value, element, (-1, 1))
 
 
 @operator(*TRUNC)
@@ -216,8 +211,8 @@ def _levels(
     else:
         bounds = 0, (1 << bits) - 1 - int(narrow)
     stored = bits
-    if bits > BYTE_BITS or not is_constant:
-        stored = next(w for w in (BYTE_BITS, MAX_COMPUTED_BITS, MAX_BITS) if bits <= w)
+    if bits > BYTE_BITS:
+        stored = next(w for w in (MAX_COMPUTED_BITS, MAX_BITS) if bits <= w)
     sign = Signedness.SIGNLESS if signed else Signedness.UNSIGNED
     element = _element(node, emitter.shape(0), scale, point, IntegerType(stored, sign))
     return element, bounds

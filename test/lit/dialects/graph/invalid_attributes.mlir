@@ -45,13 +45,13 @@
 
 // -----
 
-// expected-error@+1 {{storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got i12}}
+// expected-error@+1 {{storage must be i1 to i8, u1 to u8, or 16 or 32 bits wide, got i12}}
 "test.op"() {value = !quant.uniform<i12:f32, 0.5>} : () -> ()
 
 // -----
 
-// expected-error@+1 {{storage must be i2 to i8, u1 to u8, or 16 or 32 bits wide, got i1}}
-"test.op"() {value = !quant.uniform<i1:f32, 0.5>} : () -> ()
+// expected-error@+1 {{the zero point of i1 must be 0, got 1}}
+"test.op"() {value = !quant.uniform<i1:f32, 0.5:1>} : () -> ()
 
 // -----
 

@@ -1,0 +1,309 @@
+"""
+Replace the float operations between a quantized layer and a quantization by thresholds.
+
+Batch normalization, rectifiers and quantization are a monotone function of a sum of integers, for
+each channel. The thresholds are the sums at which the stored result changes. The operations of the
+interpreter evaluate the function, so the results are equal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import i32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Function
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.elementwise import combined, elementwise
+from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.network import integer
+from ceras_ir.network.storage import is_kept_in_float
+from ceras_ir.support.diagnostics import remark
+from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike
+from ceras_ir.transforms.quantization.analysis.stored_operands import (
+    stored_operand,
+    stored_weights,
+)
+from ceras_ir.transforms.quantization.integer_forms import accumulator_element
+from ceras_ir.transforms.rebuilding import erase_dead, rebuild_linear
+
+Integers = NDArray[np.int64]
+
+MONOTONE = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MIN, Binary.MAX)
+"""The operations with a constant that are monotone in the other operand."""
+
+ROUNDINGS = (Function.ROUND, Function.FLOOR, Function.CEIL)
+
+MAX_LEVELS = 15
+"""The thresholds of a channel, for 4 bits, that replace float operations in each layer."""
+
+MIN_WEIGHTS_PER_THRESHOLD = 4
+"""
+The weights of a layer for each threshold of more bits. A weight has at least 1 byte in float, and a
+threshold has 4.
+"""
+
+Step = graph.UnaryOp | graph.BinaryOp
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The float operations from a layer to a quantization, without other consumers."""
+
+    layer: graph.LinearOperation
+    input: SSAValue
+    """The stored input of the layer."""
+    weights: SSAValue
+    """The stored weights of the layer, a constant."""
+    steps: Sequence[Step]
+    quantize: graph.QuantizeOp
+
+    @property
+    def accumulator(self) -> UniformType:
+        """The type of the sum of products."""
+        element = accumulator_element(self.input, self.weights)
+        rank = len(graph.shape_of(self.layer.result))
+        return element.rescaled(1.0, rank - 1) if element.is_per_axis else element
+
+    def results(self, sums: Integers) -> NDArray[np.generic]:
+        """Return the stored results for sums of products: [n, C] -> [n, C]."""
+        scales = np.array([scale.data for scale in self.accumulator.scales])
+        value = (sums * scales).astype(np.float32)
+        if self.layer.bias is not None:
+            value = value + _vector(self.layer.bias)
+        if self.layer.activation is not None:
+            value = apply_function(self.layer.activation, value)
+        for step in self.steps:
+            if isinstance(step, graph.UnaryOp):
+                value = elementwise(step, value)
+                continue
+            first, second = (
+                value if side is _computed(step) else _vector(side) for side in (step.lhs, step.rhs)
+            )
+            value = combined(step, first, second).astype(np.float32, copy=False)
+        element = graph.stored_element(self.quantize.result)
+        return integer.quantize(value, element, self.quantize.mode)
+
+    def bounds(self) -> tuple[Integers, Integers]:
+        """Return the lowest and the highest sum of products of each channel: [C], [C]."""
+        source, kind = graph.stored_element(self.input), graph.stored_element(self.weights)
+        stored = graph.known_array(self.weights).astype(np.int64)
+        centred = stored - integer.zero_points(kind, stored.ndim)
+        rows = centred.reshape(len(centred), -1)
+        ends = (end - source.zero_point for end in (source.low, source.high))
+        products = np.stack([rows * end for end in ends])
+        return products.min(axis=0).sum(axis=1), products.max(axis=0).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The thresholds of the channels of a layer, see `graph.threshold`."""
+
+    limits: Integers
+    """[K, C], ascending along K."""
+    offset: Integers
+    step: Integers
+
+    @classmethod
+    def of(cls, chain: Chain) -> "Thresholds | None":
+        """
+        Return the thresholds of the results of `chain`, or `None` if a sum does not fit 32 bits.
+
+        The smallest sum that reaches a level is found by bisection between the bounds of the sum. A
+        level that no sum reaches has the threshold above the highest sum.
+        """
+        low, high = chain.bounds()
+        if low.min() < np.iinfo(np.int32).min or high.max() >= np.iinfo(np.int32).max:
+            return None
+        first, last = chain.results(np.stack([low, high])).astype(np.int64)
+        ascends, unit = last >= first, graph.stored_element(chain.quantize.result).unit
+        ends = np.concatenate([first, last])
+        bottom, top = int(ends.min()), int(ends.max())
+        if bottom == top:
+            return cls((high + 1)[None, :1], np.full(1, bottom), np.zeros(1, np.int64))
+        distance = np.arange(unit, top - bottom + unit, unit).astype(np.int64)[:, None]
+        below, above = (np.broadcast_to(v, (len(distance), len(low))) for v in (low, high + 1))
+        while (below < above).any():
+            middle = (below + above) >> 1
+            result = chain.results(middle).astype(np.int64)
+            is_reached = np.where(ascends, result >= bottom + distance, result <= top - distance)
+            above = np.where(is_reached, middle, above)
+            below = np.where(is_reached | (below >= above), below, middle + 1)
+        offset, step = np.where(ascends, bottom, top), np.where(ascends, unit, -unit)
+        if ascends.all() or not ascends.any():
+            offset, step = offset[:1], step[:1]
+        return cls(above, offset, step)
+
+    def is_small(self, chain: Chain) -> bool:
+        """Return whether the thresholds are few, compared with the weights of the layer."""
+        weights = graph.known_array(chain.weights).size
+        return (
+            len(self.limits) <= MAX_LEVELS
+            or self.limits.size * MIN_WEIGHTS_PER_THRESHOLD <= weights
+        )
+
+
+def _vector(value: SSAValue) -> NDArray[np.float32]:
+    """Return a float constant as a vector, with a single element or an element per channel."""
+    return graph.known_array(value).reshape(-1).astype(np.float32, copy=False)
+
+
+def _is_per_channel(value: SSAValue, channels: int) -> bool:
+    """Return whether `value` is a finite float constant with an element, or one per channel."""
+    array = graph.constant_array(value)
+    if array is None or array.dtype != np.float32 or not np.isfinite(array).all():
+        return False
+    return array.size == 1 or (array.size == channels == array.shape[-1])
+
+
+def _is_monotone(step: graph.GraphOperation, channels: int) -> bool:
+    match step:
+        case graph.UnaryOp():
+            return step.function.clip_range is not None or step.function.data in ROUNDINGS
+        case graph.BinaryOp() if step.function in MONOTONE:
+            if step.activation is not None and step.activation.clip_range is None:
+                return False
+            if _is_per_channel(step.rhs, channels):
+                divides = step.function is Binary.DIV
+                return not divides or bool(graph.known_array(step.rhs).all())
+            return step.function is not Binary.DIV and _is_per_channel(step.lhs, channels)
+        case _:
+            return False
+
+
+def _computed(step: Step) -> SSAValue:
+    """Return the operand of a monotone step that is not the constant."""
+    if isinstance(step, graph.UnaryOp):
+        return step.input
+    return step.lhs if graph.constant_array(step.lhs) is None else step.rhs
+
+
+def chain_before(quantize: graph.QuantizeOp) -> Chain | None:
+    """
+    Return the float operations before `quantize`, up to a layer with stored operands. Return `None`
+    if there is no such layer, or if an operation is not monotone, has other consumers, or remains
+    in float on request.
+    """
+    if graph.is_per_axis(quantize.result) or not is_quantized_alike(quantize):
+        return None
+    value, steps = quantize.input, list[Step]()
+    channels = (1, *graph.shape_of(value))[-1]
+    while isinstance(step := value.owner, graph.UnaryOp | graph.BinaryOp):
+        if step.is_quantized or is_kept_in_float(step) or not _is_monotone(step, channels):
+            return None
+        steps.insert(0, step)
+        value = _computed(step)
+        if value.type != step.result.type or value.has_more_than_one_use():
+            return None
+    if not isinstance(step, graph.LinearOperation) or is_kept_in_float(step):
+        return None
+    if step.ordered is not None or step.residual is not None:
+        return None
+    if step.activation is not None and step.activation.clip_range is None:
+        return None
+    if step.bias is not None and not _is_per_channel(step.bias, channels):
+        return None
+    input, weights = stored_operand(step.input), stored_weights(step.weights)
+    if input is None or weights is None:
+        return None
+    return Chain(step, input, weights, steps, quantize)
+
+
+def needs_thresholds(chain: Chain) -> bool:
+    """
+    Return whether a requantization cannot compute the results of `chain`, because it has other
+    operations than clips, or a bipolar result.
+    """
+    target = graph.stored_element(chain.quantize.result)
+    return target.is_bipolar or any(
+        not isinstance(step, graph.UnaryOp) or step.function.clip_range is None
+        for step in chain.steps
+    )
+
+
+@dataclass(frozen=True)
+class ThresholdRule(NetworkPass):
+    """
+    Replace batch normalization and other monotone float operations between a quantized layer and a
+    quantization by thresholds.
+
+    The layer returns sums of 32 bits, and `graph.threshold` compares them. Layers remain float if
+    more than 15 thresholds per channel have more than a quarter as many elements as the weights. A
+    note on stderr gives the number of layers.
+
+    Exact: the interpreter evaluates the float operations at each threshold, and they are monotone.
+    The sum of products is exact in integers, which float32 may round.
+
+    Before:
+
+        %c = graph.constant dense<0.3> : tensor<1xf32> : tensor<1xf32>
+        %r = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2xf32>
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %v = graph.dequantize %w : (tensor<1x2x!quant.uniform<i2:f32, 1.0>>) -> tensor<1x2xf32>
+        %s = graph.matmul %r, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+        %n = graph.binary mul %s, %c : (tensor<1x1xf32>, tensor<1xf32>) -> tensor<1x1xf32>
+        %y = graph.quantize %n : (tensor<1x1xf32>) -> tensor<1x1x!quant.uniform<u1:f32, 1.0>>
+
+    After:
+
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %s = graph.matmul %x, %w {requant = #graph.requant<shift = 0, rounding = half_up,
+            low = -2147483648, high = 2147483647>}
+            : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i2:f32, 1.0>>)
+            -> tensor<1x1x!quant.uniform<i32:f32, 0.5>>
+        %t = graph.constant dense<4> : tensor<1x1xi32> : tensor<1x1xi32>
+        %y = graph.threshold %s, %t {offset = array<i64: 0>, step = array<i64: 1>}
+            : (tensor<1x1x!quant.uniform<i32:f32, 0.5>>, tensor<1x1xi32>)
+            -> tensor<1x1x!quant.uniform<u1:f32, 1.0>>
+    """
+
+    name = "thresholds"
+
+    def change(self, main: FuncOp) -> None:
+        replaced = kept = 0
+        for op in list(main.body.block.ops):
+            chain = chain_before(op) if isinstance(op, graph.QuantizeOp) else None
+            if chain is None or not needs_thresholds(chain):
+                continue
+            found = Thresholds.of(chain)
+            if found is None or not found.is_small(chain):
+                kept += 1
+                continue
+            replaced += 1
+            _replace(chain, found)
+        erase_dead(main.body.block)
+        for count, text in ((replaced, "compare sums with thresholds"), (kept, "remain float")):
+            if count:
+                layers = "1 layer" if count == 1 else f"{count} layers"
+                remark(f"fold-qdq: note: {layers} before batch normalization: {text}")
+
+
+def _replace(chain: Chain, found: Thresholds) -> None:
+    low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    requant = RequantAttr(0, low=int(low), high=int(high))
+    sums = rebuild_linear(
+        chain.layer,
+        {"activation": None, "requant": requant},
+        input=chain.input,
+        weights=chain.weights,
+        bias=None,
+        element=chain.accumulator,
+    )
+    limits = graph.ConstantOp.from_array(
+        found.limits.astype(np.int32), i32, location=chain.quantize.location
+    )
+    element = graph.stored_element(chain.quantize.result)
+    new = graph.ThresholdOp(
+        sums.result, limits.result, element, found.offset.tolist(), found.step.tolist()
+    )
+    new.location = chain.quantize.location
+    Rewriter.insert_op([sums, limits, new], InsertPoint.before(chain.quantize))
+    for use in list(chain.quantize.input.uses):
+        assert isinstance(use.operation, graph.QuantizeOp)
+        use.operation.result.replace_all_uses_with(new.result)
