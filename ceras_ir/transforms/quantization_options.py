@@ -39,6 +39,9 @@ OPTIONAL_PASSES = (
 DEFAULT_BUDGET = 0.1
 """The share of the network's modelled time that `choose-precision` can add."""
 
+SIGNAL_BUDGET = 0.5
+"""The same on a host if an output is an image or sound, in which int8 is seen or heard."""
+
 UNLIMITED_BUDGET = 1.0
 """The share from which 16-bit values are limited neither by time nor by a goal."""
 
@@ -338,7 +341,8 @@ class BudgetOptions:
     )
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive
-    values first; 0 for none, 1 for no limit (default: 0.1).
+    values first; 0 for none, 1 for no limit (default: 0.1, or 0.5 without an accelerator if
+    this meets the goal of an image or sound).
     """
     goal: float | None = option(
         None, metavar="DB", minimum=0, needs=(SCALES, SAMPLES, CHOOSE_PRECISION)

@@ -33,7 +33,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network import integer
 
-MIN_PERIOD = 16
+MIN_PERIOD = 32
 """The elements of a vector; loops over channels have a multiple of this length, if possible."""
 
 

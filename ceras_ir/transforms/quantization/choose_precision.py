@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import inf, isinf, isnan, nan
@@ -37,6 +37,7 @@ from ceras_ir.transforms.quantization.analysis.precision_search import (
     Limits,
     Search,
     rounding_of,
+    run_until_met,
     weigh,
 )
 from ceras_ir.transforms.quantization.analysis.sensitivity import (
@@ -91,13 +92,15 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     3. The search stops if each output has the goal of its kind (`goal`, see `output_kinds.py`) on
        all samples of measurements, if no value fits in the budget, or if no samples are left.
     4. The search continues below the goal while all values together take 1% of the time.
-    5. A budget of 1 or more sets no limit and no goal.
+    5. A budget of 1 or more sets no limit and no goal. The default is 0.1, or 0.5 without `narrow`
+       if an output is an image or sound and this meets the goal.
 
     The time of a value in 16 bits includes its consumers. Layers with 16-bit operands take twice
     the time. An 8-bit accelerator (`narrow`) computes layers between 8 and 16 bits twice, see
     `split-wide`. It leaves other such layers, additions and poolings to the CPU, which takes 64
     times as long. If a value has layers and other consumers, such as a residual connection, the
-    layers use an 8-bit copy. A function of a sum uses a table of 1024 entries.
+    layers use an 8-bit copy. A function of a sum uses a table of 1024 entries, or on a host floats
+    if it has a slope per channel.
 
     Without `narrow`, a value with only float consumers, such as scores before a sigmoid, is chosen
     first, because int8 scores have ties.
@@ -139,17 +142,22 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         for name, limit in out_of_range(self):
             raise UsageError(f"option '{name}' of pass '{self.name}' {limit}")
 
-    @property
-    def _budget(self) -> float:
-        share = DEFAULT_BUDGET if self.budget is None else self.budget
-        return share if share < UNLIMITED_BUDGET else inf
+    def _budgets(self, main: FuncOp, outputs: Iterable[SSAValue]) -> list[float]:
+        """
+        Return the shares of the time that 16-bit values may add, in the order in which they are
+        tried; `inf` means no limit.
+        """
+        if self.budget is not None:
+            return [self.budget if self.budget < UNLIMITED_BUDGET else inf]
+        more = max((kind_of(main, value).budget for value in outputs), default=DEFAULT_BUDGET)
+        return [DEFAULT_BUDGET, *([more] if more > DEFAULT_BUDGET and not self.narrow else [])]
 
     @cached_property
     def _times(self) -> TimeModel:
         return TimeModel(self.narrow, self.residual_spread)
 
     def improve(self, main: FuncOp) -> None:
-        if self._budget == 0:
+        if self.budget == 0:
             return
         copies = insert_copies(main, of_products=not self.narrow)
         self._choose(main, copies)
@@ -170,11 +178,6 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             # Both are estimates, and their difference can be negative.
             candidates[value].noise = max(candidates[value].noise - copy.noise, 0.0)
         work, goals = self._times.network(main), self._goals(main, meter)
-        limits = Limits(
-            self._budget * work,
-            UNNOTICED_SHARE * work,
-            {v: 0.0 if isinf(self._budget) else 10 ** (-goal / 10) for v, goal in goals.items()},
-        )
         inside = quantized_operations(main)
         scores = {
             value
@@ -184,8 +187,24 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         }
         used = max(MAX_CHUNK_MACS // max(multiplications(main), 1), len(chunks[-1]))
         judged = list(chain.from_iterable(chunks[1:]))[:used]
-        search = Search(main, meter, self._times, limits, candidates, copied, scores, judged)
-        search.run(chunks[1:])
+        searches = [
+            Search(
+                main,
+                meter,
+                self._times,
+                Limits(
+                    budget * work,
+                    UNNOTICED_SHARE * work,
+                    {v: 0.0 if isinf(budget) else 10 ** (-d / 10) for v, d in goals.items()},
+                ),
+                {value: replace(candidate) for value, candidate in candidates.items()},
+                {value: replace(candidate) for value, candidate in copied.items()},
+                scores,
+                judged,
+            )
+            for budget in self._budgets(main, meter.outputs)
+        ]
+        search = run_until_met(searches, chunks[1:])
         noises = search.before, search.predicted, search.measured
         known = noises if meter.varies else (nan, nan, nan)
         ratios = [round(decibels(1.0, noise), 1) for noise in known]

@@ -56,3 +56,24 @@ def test_goal_is_met_or_the_reason_is_printed(
     assert (float(found[1]) >= goal) == (reason == "the goal is met")
     ratio = output_ratio(floats, module, [{"input0": array[None]} for array in arrays[64:]])
     assert abs(ratio - float(found[1])) < MARGIN_DB
+
+
+@pytest.mark.parametrize(
+    ("target", "goal", "is_met"), [("c", 36, True), ("c", 120, False), ("nnet", 36, False)]
+)
+def test_images_may_take_half_more_time_on_a_host_to_meet_the_goal(
+    target: str, goal: float, is_met: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The result has the extents of the input, so it counts as an image or sound."""
+    random = np.random.default_rng(1)
+    weights = [random.uniform(-1, 1, (8, 8)).astype(np.float32).tolist() for _ in range(2)]
+    module = parse_text(load_context(), NETWORK.format(weights=weights), "m.mlir")
+    data = str(tmp_path / "c.npz")
+    save_arrays(data, {"input0": random.normal(0, 1, (64, 8)).astype(np.float32)})
+    recipe = ("choose-precision",)
+    QuantizePass(data, recipe=recipe, goal=goal, target=target).apply(load_context(), module)
+    text = capfd.readouterr().err
+    found = re.search(r"for ([0-9.]+)% of the modelled time", text)
+    percent = float(found[1]) if found else 0.0
+    assert (10 < percent <= 50) if is_met else percent <= 10, text
+    assert ("the goal is met" in text) == is_met

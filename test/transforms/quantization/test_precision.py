@@ -414,7 +414,7 @@ def test_nearly_constant_rows_are_normalized(
     samples[:, :4] = centre + 1e-4 * samples[:, :4]
     save_arrays(str(tmp_path / "c.npz"), {"input0": samples[:32].astype(np.float32)})
     quantized = module.clone()
-    QuantizePass(str(tmp_path / "c.npz"), target="c").apply(load_context(), quantized)
+    QuantizePass(str(tmp_path / "c.npz"), target="c", budget=0.1).apply(load_context(), quantized)
     assert "warning" not in capfd.readouterr().err
     noise = stored_noise(main_function(quantized))
     judged = [{"input0": sample.astype(np.float32)} for sample in samples[32:]]

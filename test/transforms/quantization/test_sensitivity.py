@@ -13,6 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.storage import keep_in_float
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.transforms.graph.fuse import FusePass, SplitActivationRule
@@ -172,6 +173,38 @@ def test_ends_are_where_integers_end() -> None:
         assert len(owners) == 2
         assert {type(owner) for owner in owners} == {expected, graph.MatmulOp}
         TailRule().apply(load_context(), module)
+
+
+DETAILS = """
+func.func @main(%x: tensor<1x2xf32>, %base: tensor<2x1xf32>) -> tensor<2x1xf32> {
+  %w = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %1 = graph.reshape %0 : (tensor<1x2xf32>) -> tensor<2x1xf32>
+  %2 = graph.binary add %base, %1 : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+  func.return %2 : tensor<2x1xf32>
+}
+"""
+
+
+def test_noise_of_details_is_a_share_of_the_sum() -> None:
+    """Noise of small details that are added to a large image counts relative to the sum."""
+    module = parse_text(load_context(), DETAILS, "details.mlir")
+    total = next(
+        op for op in main_function(module).body.block.ops if isinstance(op, graph.BinaryOp)
+    )
+    keep_in_float(total, "the sum of the test")
+    random = np.random.default_rng(5)
+    samples: list[Sample] = [
+        {"input0": random.uniform(-1, 1, (1, 2)), "input1": random.uniform(-8, 8, (2, 1))}
+        for _ in range(4)
+    ]
+    samples = [{name: array.astype(np.float32) for name, array in s.items()} for s in samples]
+    meter = SensitivityMeter(module, samples)
+    assert meter.outputs == [total.result]
+    product = total.rhs
+    share = meter.measure(samples, lambda v, array: array + 0.5 if v is product else array)
+    sums = np.stack([exact[total.result] for _, exact in meter.exact]).astype(np.float64)
+    assert share == pytest.approx(0.25 / sums.var(axis=0, ddof=1).mean())
 
 
 LAYERS = """

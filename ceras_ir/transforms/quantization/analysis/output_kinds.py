@@ -14,20 +14,22 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import result_values, states_of
+from ceras_ir.transforms.quantization_options import DEFAULT_BUDGET, SIGNAL_BUDGET
 
 
 class OutputKind(Enum):
     """
-    The use of an output, such as scores of classes, with the name in messages and the
-    signal-to-noise ratio in dB that is good enough.
+    The use of an output, such as scores of classes, with the name in messages, the signal-to-noise
+    ratio in dB that is good enough, and the share of the modelled time that 16-bit values may add
+    on a host to reach it.
     """
 
-    SCORES = "scores of classes", 30.0
-    DETECTIONS = "detections", 30.0
-    PROBABILITIES = "probabilities", 36.0
-    REGRESSION = "regression", 40.0
-    MASK = "mask", 50.0
-    SIGNAL = "image or sound", 50.0
+    SCORES = "scores of classes", 30.0, DEFAULT_BUDGET
+    DETECTIONS = "detections", 30.0, DEFAULT_BUDGET
+    PROBABILITIES = "probabilities", 36.0, DEFAULT_BUDGET
+    REGRESSION = "regression", 40.0, DEFAULT_BUDGET
+    MASK = "mask", 50.0, DEFAULT_BUDGET
+    SIGNAL = "image or sound", 50.0, SIGNAL_BUDGET
 
     @property
     def text(self) -> str:
@@ -38,6 +40,11 @@ class OutputKind(Enum):
     def goal(self) -> float:
         """The signal-to-noise ratio in decibels from which more precision is not noticed."""
         return self.value[1]
+
+    @property
+    def budget(self) -> float:
+        """The share of the modelled time that 16-bit values may add on a host."""
+        return self.value[2]
 
 
 INDEX_BYTES = 8

@@ -60,6 +60,7 @@ MAX_FAILURES = 2
 """The number of consecutive batches without benefit after which they are undone."""
 
 ALL_CHOSEN = "all values with noise have 16 bits"
+GOAL_MET = "the goal is met"
 
 
 @dataclass
@@ -189,7 +190,7 @@ class Search:
         if failures:
             best.restore(self, pending)
             return "16 bits for other values have no measured benefit"
-        return "the goal is met" if self._is_good(shares) else reason or "no samples are left"
+        return GOAL_MET if self._is_good(shares) else reason or "no samples are left"
 
     def _is_better(self, best: _Choice, samples: Sequence[Sample]) -> bool:
         """
@@ -284,12 +285,30 @@ class Search:
             predicted -= candidate.noise
             pending.remove(candidate)
             taken.append(candidate)
-            widen_stored(candidate.value)
+            widen_stored(candidate.value, self.times)
             if (copy := self.copied.get(candidate.value)) is not None:
                 pending.append(copy)
                 insort(queue, copy, key=self._rank)
         self.chosen += taken
         return taken
+
+
+def run_until_met(searches: Sequence[Search], chunks: Sequence[Sequence[Sample]]) -> Search:
+    """
+    Run searches with increasing limits on the same network until one meets the goal. If none does,
+    keep the choice of the first search. Return the search whose choice the network has.
+    """
+    main = searches[0].main
+    initial, first = _Attributes(main), _Attributes(main)
+    for number, search in enumerate(searches):
+        initial.restore()
+        search.run(chunks)
+        if search.reason == GOAL_MET:
+            return search
+        if number == 0:
+            first = _Attributes(main)
+    first.restore()
+    return searches[0]
 
 
 class _Attributes:
@@ -363,16 +382,16 @@ def rounding_of(main: FuncOp) -> Callable[[SSAValue], Rounding]:
     return rounding
 
 
-def widen_stored(value: SSAValue) -> None:
+def widen_stored(value: SSAValue, times: TimeModel) -> None:
     """
     Mark a value to be stored in 16 bits. If it is the operand of a function that becomes a table,
-    the function gets a table of 16-bit operands, and the value the scale that this table requires.
+    the function gets the form for 16-bit operands, and the value the scale that it requires.
     """
     for use in value.uses:
         op = use.operation
         if isinstance(op, graph.UnaryOp) and is_table(op) and reads_sum(op):
             if form_of(op) in (None, Form.TABLE):
-                set_form(op, Form.TABLE16)
+                set_form(op, times.fine_form(op))
                 fit_argument(op)
             return
     widen(value)

@@ -291,10 +291,10 @@ class SensitivityMeter:
     Estimates and measures the noise at the outputs of a float network that errors in the values
     cause.
 
-    In addition to graph outputs, the last results of integer operations before float operations
-    count as outputs. All outputs have equal weights. The variances of the outputs are those of
-    `samples`. With a single sample, weights are relative to the power of the outputs, and `measure`
-    returns NaN.
+    In addition to graph outputs, the last results of integer operations before float operations,
+    or sums of them with floats, count as outputs. All outputs have equal weights. The variances of
+    the outputs are those of `samples`. With a single sample, weights are relative to the power of
+    the outputs, and `measure` returns NaN.
     """
 
     def __init__(
@@ -499,8 +499,25 @@ def _outputs(main: FuncOp) -> list[SSAValue]:
     for op in reversed(ops):
         if any(use.operation in before for use in op.results[0].uses):
             before.add(op)
-    return [
+    last = [
         op.results[0]
         for op in ops
         if op in before & after and any(u.operation not in before for u in op.results[0].uses)
     ]
+    return list(dict.fromkeys(map(_after_sums, last)))
+
+
+def _after_sums(value: SSAValue) -> SSAValue:
+    """
+    Follow `value` through moves and sums that remain in float, such as the sum with an enlarged
+    image of which a network computes only the details: noise is a share of the sum.
+    """
+    while len(uses := list(value.uses)) == 1 and _is_sum_or_move(uses[0].operation):
+        value = uses[0].operation.results[0]
+    return value
+
+
+def _is_sum_or_move(op: Operation) -> bool:
+    if isinstance(op, graph.BinaryOp):
+        return op.function in (graph.Binary.ADD, graph.Binary.SUB) and op.activation is None
+    return keeps_scale(op) and len(data_operands(op)) == 1

@@ -8,7 +8,7 @@ of an accelerator are assumptions; they agree with the board files within a fact
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -24,7 +24,7 @@ from ceras_ir.network.function import (
 from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float, weight_bits, width
 from ceras_ir.targets.protocol import ROW_SPREAD
-from ceras_ir.transforms.quantization.analysis.function_forms import is_table
+from ceras_ir.transforms.quantization.analysis.function_forms import Form, is_table
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Rates:
     """A lookup in a single table."""
     channel_tables: TableTimes
     """A lookup in tables of channels."""
+    slopes: float
+    """A function with a slope per channel, of a 16-bit operand, in floats."""
     softmax: tuple[float, float]
     """
     An element of a softmax with operand and result of 8 bits, for which hosts have vector
@@ -84,6 +86,7 @@ HOST = Rates(
     element=10.0,
     table=TableTimes(narrow=10.0, wide_result=46.0, wide_operand=50.0, wide=70.0),
     channel_tables=TableTimes(narrow=55.0, wide_result=80.0, wide_operand=70.0, wide=77.0),
+    slopes=50.0,
     softmax=(40.0, 800.0),
     wider=0.7,
     wider_unshared=0.7,
@@ -98,6 +101,7 @@ ACCELERATOR_HOST = Rates(
     element=128.0,
     table=TableTimes(narrow=128.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
     channel_tables=TableTimes(narrow=282.0, wide_result=333.0, wide_operand=435.0, wide=435.0),
+    slopes=inf,
     softmax=(1280.0, 1280.0),
     wider=1.0,
     wider_unshared=0.2,
@@ -205,7 +209,17 @@ class TimeModel:
 
     def _lookup(self, op: graph.UnaryOp, operand: int, result: int) -> float:
         """Return the time per element of a function that becomes a lookup table."""
+        if operand == WIDE and self.fine_form(op) is Form.FLOAT:
+            return self._rates.slopes
         return self._rates.lookup(operand, result, by_channel=op.channel_exponents is not None)
+
+    def fine_form(self, op: graph.UnaryOp) -> Form:
+        """
+        Return the form for a 16-bit operand of a function that becomes a table: a slope per channel
+        takes less time in vectors of floats than a lookup, and does not round the operand.
+        """
+        is_faster = self._rates.slopes < self._rates.channel_tables.wide_operand
+        return Form.FLOAT if op.function.slopes is not None and is_faster else Form.TABLE16
 
     def _on_host(self, op: graph.LinearOperation) -> float:
         """
