@@ -35,7 +35,6 @@ from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.tile_functions import (
     shifting_tile,
     sums_tile,
-    unpacks_in_registers,
     use_narrow,
 )
 from ceras_ir.backends.c.tile_loops import (
@@ -53,6 +52,7 @@ from ceras_ir.backends.c.tile_panels import (
     Panels,
     adds_offset_on_load,
     constant_panels,
+    unpacks_in_registers,
 )
 from ceras_ir.backends.c.values import value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
@@ -193,9 +193,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     declarations = panels.reserve(layer, each_thread=is_shared(layer))
     each_panel = panels.expand_panel(layer, nest)
     unpacking = lanes
-    if each_panel and unpacks_in_registers(walk, lanes, panels.packed[0].format):
+    if each_panel and unpacks_in_registers(nest, lanes, panels.packed[0].format):
+        layer.kernels.use("packed_rows")
         unpacking = replace(lanes, packed=panels.packed[0].format)
-        each_panel = panels.expand_for_few_lanes(layer, nest)
+        each_panel = panels.expand_for_others(layer, nest)
 
     def panel_at(step: int) -> str:
         return PANEL if each_panel else nest.panel_at(w, step)

@@ -380,7 +380,7 @@ class Lanes:
     is_full: bool = False
     """Whether a weight can be -128: the sum of two products of bytes may then exceed 16 bits."""
     packed: Format | None = None
-    """The bits of weights that vectors of 16 lanes unpack in registers; `None` for bytes."""
+    """The bits of weights that vectors unpack in registers; `None` for bytes."""
 
 
 BYTE_LANES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")

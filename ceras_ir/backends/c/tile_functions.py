@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ceras_ir.backends.c.neon_tiles import neon_output
-from ceras_ir.backends.c.packed_words import BYTES, Format
+from ceras_ir.backends.c.packed_rows import unpacked_lines
+from ceras_ir.backends.c.packed_words import BYTES
 from ceras_ir.backends.c.register_tiles import (
-    BYTE_LANES,
     FLOATS,
     HAS_16_LANES,
     LANES_PER_VECTOR,
@@ -53,21 +53,6 @@ def sum_name(position: int, block: int) -> str:
 
 def offset_of(pointer: str, offset: int) -> str:
     return f"{pointer} + {offset}" if offset else pointer
-
-
-def unpacks_in_registers(walk: Walk, lanes: Lanes, form: Format | None) -> bool:
-    """
-    Return whether vectors of 16 lanes unpack the weights of a tile in registers: a single position
-    uses each weight a single time. Expanded weights of more positions are faster.
-    """
-    is_simple = not (walk.joins_ends or walk.ends_in_half or walk.is_long or walk.fetches_next)
-    return (
-        form is not None
-        and lanes.dot == BYTE_LANES.dot
-        and walk.tile.positions == 1
-        and is_simple
-        and walk.tile.blocks % form.words == 0
-    )
 
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
@@ -249,7 +234,12 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     )
     wide = product_lines(walk, lanes) + _sum_stores(walk, "STORE_I32")
     head += f"int32_t *sums{ORDER_PARAMETER if walk.is_ordered else ''})"
-    return _function(walk, name, head, wide, sums_lines(walk, lanes))
+    return _function(walk, name, head, wide, _small_sums(walk, lanes))
+
+
+def _small_sums(walk: Walk, lanes: Lanes) -> list[str]:
+    lines = sums_lines(walk, lanes)
+    return lines if lanes.packed is None else unpacked_lines(walk, lanes, lines)
 
 
 def _sum_stores(walk: Walk, store: str) -> list[str]:
@@ -425,7 +415,7 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     outputs = "outputs" if stores.is_masked else str(t.width)
     return [
         f"  int32_t sums[{t.positions * t.width}];",
-        *sums_lines(walk, lanes),
+        *_small_sums(walk, lanes),
         f"  narrow_sums_{_narrow_kind(stores)}(sums, {t.positions}, {t.width}, y, {t.columns}, "
         f"{stores.row}, {stores.column}, {residual}{stores.shift[1]}, {low}, {high}, {outputs});",
     ]

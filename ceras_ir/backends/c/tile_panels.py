@@ -18,13 +18,14 @@ from ceras_ir.backends.c.amx_tiles import AMX, AmxTile
 from ceras_ir.backends.c.constants import QUADS, Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_rows import joined_steps, unpacking
 from ceras_ir.backends.c.packed_weights import (
     EXPANDED,
     EXPANDED_BYTES,
     WeightPanels,
     stored_bits,
 )
-from ceras_ir.backends.c.packed_words import WORD_BYTES
+from ceras_ir.backends.c.packed_words import VECTOR_WORDS, WORD_BYTES, Format
 from ceras_ir.backends.c.quads import (
     LANES,
     has_quads,
@@ -37,16 +38,17 @@ from ceras_ir.backends.c.quads import (
 from ceras_ir.backends.c.register_tiles import (
     BYTE_LANES,
     CONDITION,
-    HAS_16_LANES,
     NEON,
     RVV,
     TILES,
     WORDS,
     WORDS_BY_FOUR,
+    Lanes,
     lanes_of,
 )
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import value_type
+from ceras_ir.dialects.quant import BYTE_BITS
 
 PANEL = "panel"
 """The C name of the address of the weights of a panel, if they are packed."""
@@ -105,14 +107,16 @@ class Panels:
         expand = self.packed[0].expand(layer, EXPANDED, _panel_index(nest))
         return [expand, f"const int8_t *const {PANEL} = {EXPANDED_BYTES};"]
 
-    def expand_for_few_lanes(self, layer: Layer, nest: Nest) -> list[str]:
+    def expand_for_others(self, layer: Layer, nest: Nest) -> list[str]:
         """
-        Return statements like `expand_panel`. With vectors of 16 lanes, which unpack weights in
-        registers, `panel` points to the packed weights.
+        Return statements like `expand_panel`. On processors that unpack weights in registers,
+        `panel` points to the packed weights.
         """
+        form = self.packed[0].format
+        assert form is not None
         packed = f"(const int8_t *)({self.packed[0].at(_panel_index(nest))})"
         return [
-            f"#if {HAS_16_LANES}",
+            f"#if {unpacking(form.bits)}",
             f"(void){EXPANDED};",
             f"const int8_t *const {PANEL} = {packed};",
             "#else",
@@ -148,6 +152,21 @@ def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
     return nest.in_place and value_type(of.op.input) == "int8_t"
 
 
+def unpacks_in_registers(nest: Nest, lanes: Lanes, form: Format | None) -> bool:
+    """
+    Return whether vectors unpack the weights of a tile in registers: a single position uses each
+    weight a single time. Expanded weights of more positions are faster.
+    """
+    joins_ends = nest.runs > 1 and nest.taps % lanes.step == 1
+    return (
+        form is not None
+        and lanes.dot == BYTE_LANES.dot
+        and nest.tile.positions == 1
+        and not (joins_ends or nest.ends_in_half)
+        and nest.tile.blocks % form.words == 0
+    )
+
+
 def constant_panels(
     of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int, amx: AmxTile | None
 ) -> Panels:
@@ -178,7 +197,9 @@ def constant_panels(
     walk = nest.walk(lanes.step)
     # A file of weights that is loaded would have the weights of all processors.
     is_loaded = layer.options.weights == "file"
-    is_ordered = is_moved and not is_loaded and has_quads(walk, lanes.step)
+    form = None if bits >= BYTE_BITS else Format(bits, VECTOR_WORDS)
+    in_registers = unpacks_in_registers(nest, lanes, form) and joined_steps(bits) > 0
+    is_ordered = is_moved and not (is_loaded or in_registers) and has_quads(walk, lanes.step)
     w = weights(lanes.step, f"!{QUADS}" if is_ordered else f"!{AMX}" if is_wide else "")
     b = bias(others(late=late) if is_moved else TILES, offset)
     if is_moved:

@@ -279,12 +279,8 @@ def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
 
 
-@pytest.mark.parametrize("flags", BUILDS)
-@pytest.mark.parametrize("moved", (False, True))
-@pytest.mark.parametrize(
-    ("width", "outputs"), ((4, 94), (4, 500), (2, 64), (3, 128), (6, 64), (7, 128))
-)
-def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
+def single_row(width: int, outputs: int, *, moved: bool) -> ModuleOp:
+    """Return a product of a row of signed bytes, to which vectors add 128, or of unsigned bytes."""
     rng, element = np.random.default_rng(width), UniformType(0.25, storage=IntegerType(width))
     rows = stored(rng, element, (outputs, 300))
     unsigned = IntegerType(8, Signedness.UNSIGNED)
@@ -294,7 +290,28 @@ def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
         w = constant(rows, element)
         return [MatmulOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(7)).result]
 
-    module = make_network([(x_type, (1, 300))], matmul)
+    return make_network([(x_type, (1, 300))], matmul)
+
+
+SINGLE_ROWS = ((4, 94), (4, 500), (2, 64), (3, 128), (6, 64), (7, 128))
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize("moved", (False, True))
+@pytest.mark.parametrize(("width", "outputs"), (*SINGLE_ROWS, (5, 256)))
+def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
+    module = single_row(width, outputs, moved=moved)
     texts = build(place(module.clone()), COptions()).kernels.functions
     assert any(name.endswith(f"_{width}_bits") for name in texts)
     check(module, flags=BUILDS[flags])
+
+
+@pytest.mark.slow
+@needs_aarch64
+@pytest.mark.parametrize("name", AARCH64.builds)
+@pytest.mark.parametrize("moved", (False, True))
+@pytest.mark.parametrize(("width", "outputs"), SINGLE_ROWS)
+def test_a_single_row_on_arm(width: int, outputs: int, moved: bool, name: str, tmp_path: Path):
+    compare(single_row(width, outputs, moved=moved), AARCH64, name, tmp_path)
+    text = (tmp_path / "model.c").read_text()
+    assert "packed_row_total" in (tmp_path / "model_kernels.h").read_text() + text
