@@ -27,11 +27,15 @@ class FloatBlocksPass(NetworkPass):
 
     Before:
 
+        %w = graph.constant dense<[[24, 1, 200, 9]]> : tensor<1x4xui8> : tensor<1x4xui8>
+        %s = graph.constant dense<[[0.5]]> : tensor<1x1xf32> : tensor<1x1xf32>
         %y = graph.block_matmul %x, %w scales %s : tensor<1x1xf32> {bits = 4 : i64, block = 8 : i64}
             : (tensor<2x8xf32>, tensor<1x4xui8>) -> tensor<2x1xf32>
 
     After:
 
+        %real = graph.constant dense<[[0.0, -3.5, -3.5, -4.0, 0.0, 2.0, 0.5, -4.0]]>
+            : tensor<1x8xf32> : tensor<1x8xf32>
         %y = graph.matmul %x, %real : (tensor<2x8xf32>, tensor<1x8xf32>) -> tensor<2x1xf32>
     """
 

@@ -168,7 +168,7 @@ def test_compensation_stays_within_the_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "zeros", "is_encoded"), [(8, 0.75, True), (2, 0.75, False), (4, 0.9, True)]
+    ("bits", "zeros", "is_encoded"), [(8, 0.75, True), (2, 0.5, False), (4, 0.9, True)]
 )
 def test_sparse_weights(bits: int, zeros: float, is_encoded: bool) -> None:
     """Narrow weights are encoded in bytes only if this needs less memory than packed weights."""
