@@ -61,6 +61,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.fit_inputs": ("fit-inputs", "fold-factor"),
     "ceras_ir.transforms.quantization.float_blocks": ("float-blocks",),
     "ceras_ir.transforms.quantization.fold_qdq": ("fold-qdq",),
+    "ceras_ir.transforms.quantization.fold_shifts": ("fold-shifts",),
     "ceras_ir.transforms.quantization.keep_in_float": ("keep-in-float",),
     "ceras_ir.transforms.quantization.observe_ranges": ("observe-ranges",),
     "ceras_ir.transforms.quantization.quantize": ("calibrate", "quantize"),
@@ -89,8 +90,8 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.widen_weights": (
         "float-weights",
         "keep-weights",
-        "widen-weights",
         "widen-activations",
+        "widen-weights",
     ),
 }
 """Module -> names of passes and pipelines, sorted. Targets list the passes of the target."""

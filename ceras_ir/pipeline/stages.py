@@ -408,7 +408,12 @@ def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
         return ()
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 
-    return (*_widening(options, "weights"), SnapScalesPass())
+    folding: tuple[ModulePass, ...] = ()
+    if options.target.arithmetic.thresholds:
+        from ceras_ir.transforms.quantization.fold_shifts import FoldShiftsPass
+
+        folding = (FoldShiftsPass(options.target.arithmetic.residual_spread),)
+    return (*_widening(options, "weights"), *folding, SnapScalesPass())
 
 
 def _widening(

@@ -43,7 +43,7 @@ from ceras_ir.transforms.quantization.analysis.stored_operands import (
     stored_operand,
     stored_weights,
 )
-from ceras_ir.transforms.quantization.fold_thresholds import ThresholdRule
+from ceras_ir.transforms.quantization.fold_thresholds import SumRule, ThresholdRule
 from ceras_ir.transforms.quantization.integer_forms import (
     SAME_SCALE,
     accumulator_element,
@@ -390,6 +390,7 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
             TieRule(),
             *((ThresholdRule(),) if self.thresholds else ()),
             QdqOperationRule(self.residual_spread),
+            *((SumRule(),) if self.thresholds else ()),
             # `sink` can move a zero padding before a layer that `operations` leaves in float.
             PadRule(),
             QdqConstantRule(),

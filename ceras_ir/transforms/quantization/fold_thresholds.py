@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, UniformType
 from ceras_ir.interpreters.elementwise import combined, elementwise
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network import integer
@@ -49,6 +49,9 @@ The weights of a layer for each threshold of more bits. A weight has at least 1 
 threshold has 4.
 """
 
+SUM_BITS = 32
+"""The bits of a sum of products."""
+
 Step = graph.UnaryOp | graph.BinaryOp
 
 
@@ -64,16 +67,10 @@ class Chain:
     steps: Sequence[Step]
     quantize: graph.QuantizeOp
 
-    @property
-    def accumulator(self) -> UniformType:
-        """The type of the sum of products."""
-        element = accumulator_element(self.input, self.weights)
-        rank = len(graph.shape_of(self.layer.result))
-        return element.rescaled(1.0, rank - 1) if element.is_per_axis else element
-
     def results(self, sums: Integers) -> NDArray[np.generic]:
         """Return the stored results for sums of products: [n, C] -> [n, C]."""
-        scales = np.array([scale.data for scale in self.accumulator.scales])
+        element = _sum_element(self.layer, self.input, self.weights)
+        scales = np.array([scale.data for scale in element.scales])
         value = (sums * scales).astype(np.float32)
         if self.layer.bias is not None:
             value = value + _vector(self.layer.bias)
@@ -89,16 +86,6 @@ class Chain:
             value = combined(step, first, second).astype(np.float32, copy=False)
         element = graph.stored_element(self.quantize.result)
         return integer.quantize(value, element, self.quantize.mode)
-
-    def bounds(self) -> tuple[Integers, Integers]:
-        """Return the lowest and the highest sum of products of each channel: [C], [C]."""
-        source, kind = graph.stored_element(self.input), graph.stored_element(self.weights)
-        stored = graph.known_array(self.weights).astype(np.int64)
-        centred = stored - integer.zero_points(kind, stored.ndim)
-        rows = centred.reshape(len(centred), -1)
-        ends = (end - source.zero_point for end in (source.low, source.high))
-        products = np.stack([rows * end for end in ends])
-        return products.min(axis=0).sum(axis=1), products.max(axis=0).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -118,8 +105,8 @@ class Thresholds:
         The smallest sum that reaches a level is found by bisection between the bounds of the sum. A
         level that no sum reaches has the threshold above the highest sum.
         """
-        low, high = chain.bounds()
-        if low.min() < np.iinfo(np.int32).min or high.max() >= np.iinfo(np.int32).max:
+        low, high = _bounds(chain.input, chain.weights)
+        if not _fit(low, high):
             return None
         first, last = chain.results(np.stack([low, high])).astype(np.int64)
         ascends, unit = last >= first, graph.stored_element(chain.quantize.result).unit
@@ -147,6 +134,29 @@ class Thresholds:
             len(self.limits) <= MAX_LEVELS
             or self.limits.size * MIN_WEIGHTS_PER_THRESHOLD <= weights
         )
+
+
+def _sum_element(layer: graph.LinearOperation, input: SSAValue, weights: SSAValue) -> UniformType:
+    """Return the type of the sums of products of a layer with stored `input` and `weights`."""
+    element = accumulator_element(input, weights)
+    rank = len(graph.shape_of(layer.result))
+    return element.rescaled(1.0, rank - 1) if element.is_per_axis else element
+
+
+def _bounds(input: SSAValue, weights: SSAValue) -> tuple[Integers, Integers]:
+    """Return the lowest and the highest sum of products of each output channel: [C], [C]."""
+    source, kind = graph.stored_element(input), graph.stored_element(weights)
+    stored = graph.known_array(weights).astype(np.int64)
+    centred = stored - integer.zero_points(kind, stored.ndim)
+    rows = centred.reshape(len(centred), -1)
+    ends = (end - source.zero_point for end in (source.low, source.high))
+    products = np.stack([rows * end for end in ends])
+    return products.min(axis=0).sum(axis=1), products.max(axis=0).sum(axis=1)
+
+
+def _fit(low: Integers, high: Integers) -> bool:
+    """Return whether sums between the bounds, and a threshold above them, fit 32 bits."""
+    return low.min() >= np.iinfo(np.int32).min and high.max() < np.iinfo(np.int32).max
 
 
 def _vector(value: SSAValue) -> NDArray[np.float32]:
@@ -266,6 +276,19 @@ class ThresholdRule(NetworkPass):
     name = "thresholds"
 
     def change(self, main: FuncOp) -> None:
+        counts = self.replace(main)
+        for count, text in zip(
+            counts, ("compare sums with thresholds", "remain float"), strict=True
+        ):
+            if count:
+                layers = "1 layer" if count == 1 else f"{count} layers"
+                remark(f"fold-qdq: note: {layers} before batch normalization: {text}")
+
+    def replace(self, main: FuncOp) -> tuple[int, int]:
+        """
+        Apply the rule without a note. Return the number of layers that compare sums with
+        thresholds, and of those that remain float.
+        """
         replaced = kept = 0
         for op in list(main.body.block.ops):
             chain = chain_before(op) if isinstance(op, graph.QuantizeOp) else None
@@ -278,23 +301,37 @@ class ThresholdRule(NetworkPass):
             replaced += 1
             _replace(chain, found)
         erase_dead(main.body.block)
-        for count, text in ((replaced, "compare sums with thresholds"), (kept, "remain float")):
-            if count:
-                layers = "1 layer" if count == 1 else f"{count} layers"
-                remark(f"fold-qdq: note: {layers} before batch normalization: {text}")
+        return replaced, kept
+
+
+def is_sum(op: Operation) -> bool:
+    """Return whether `op` is a layer that returns its sums of products unchanged."""
+    if not isinstance(op, graph.LinearOperation) or op.requant is None:
+        return False
+    element = graph.stored_element(op.result)
+    return (
+        element.width == SUM_BITS and op.requant.multipliers == (1,) and not op.requant.shift.data
+    )
+
+
+def _sums(
+    layer: graph.LinearOperation, input: SSAValue, weights: SSAValue
+) -> graph.LinearOperation:
+    """Return the sums of products of a layer in 32 bits, without bias and activation."""
+    low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    requant = RequantAttr(0, low=int(low), high=int(high))
+    return rebuild_linear(
+        layer,
+        {"activation": None, "requant": requant},
+        input=input,
+        weights=weights,
+        bias=None,
+        element=_sum_element(layer, input, weights),
+    )
 
 
 def _replace(chain: Chain, found: Thresholds) -> None:
-    low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
-    requant = RequantAttr(0, low=int(low), high=int(high))
-    sums = rebuild_linear(
-        chain.layer,
-        {"activation": None, "requant": requant},
-        input=chain.input,
-        weights=chain.weights,
-        bias=None,
-        element=chain.accumulator,
-    )
+    sums = _sums(chain.layer, chain.input, chain.weights)
     limits = graph.ConstantOp.from_array(
         found.limits.astype(np.int32), i32, location=chain.quantize.location
     )
@@ -307,3 +344,61 @@ def _replace(chain: Chain, found: Thresholds) -> None:
     for use in list(chain.quantize.input.uses):
         assert isinstance(use.operation, graph.QuantizeOp)
         use.operation.result.replace_all_uses_with(new.result)
+
+
+@dataclass(frozen=True)
+class SumRule(NetworkPass):
+    """
+    Compute the sums of layers with weights of less than 8 bits in integers, if no quantization
+    follows: those of the last layers of a network.
+
+    Exact if float32 represents the sums, as with scales that are powers of two. Otherwise float32
+    rounds the sums of the model, but not these.
+
+    Before:
+
+        %r = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2xf32>
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %v = graph.dequantize %w : (tensor<1x2x!quant.uniform<i2:f32, 1.0>>) -> tensor<1x2xf32>
+        %y = graph.matmul %r, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %s = graph.matmul %x, %w {requant = #graph.requant<shift = 0, rounding = half_up,
+            low = -2147483648, high = 2147483647>}
+            : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i2:f32, 1.0>>)
+            -> tensor<1x1x!quant.uniform<i32:f32, 0.5>>
+        %y = graph.dequantize %s : (tensor<1x1x!quant.uniform<i32:f32, 0.5>>) -> tensor<1x1xf32>
+    """
+
+    name = "sums"
+
+    def change(self, main: FuncOp) -> None:
+        # Operations on whose results a quantization depends.
+        quantized: set[Operation] = set()
+        for op in reversed(list(main.body.block.ops)):
+            users = {use.operation for result in op.results for use in result.uses}
+            if isinstance(op, graph.QuantizeOp) or not quantized.isdisjoint(users):
+                quantized.add(op)
+            elif isinstance(op, graph.LinearOperation) and not is_kept_in_float(op):
+                _compute_sums(op)
+        erase_dead(main.body.block)
+
+
+def _compute_sums(layer: graph.LinearOperation) -> None:
+    input, weights = stored_operand(layer.input), stored_weights(layer.weights)
+    if layer.ordered is not None or layer.residual is not None or input is None or weights is None:
+        return
+    if graph.stored_element(weights).width >= BYTE_BITS or not _fit(*_bounds(input, weights)):
+        return
+    sums = _sums(layer, input, weights)
+    real = graph.DequantizeOp(sums.result)
+    new: list[graph.GraphOperation] = [sums, real]
+    if layer.bias is not None:
+        new.append(graph.BinaryOp(Binary.ADD, real.result, layer.bias, result_element=f32))
+    if layer.activation is not None:
+        new.append(graph.UnaryOp(new[-1].output, layer.activation))
+    for op in new[1:]:
+        op.location = layer.location
+    Rewriter.replace_op(layer, new, [new[-1].output])
