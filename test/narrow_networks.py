@@ -442,7 +442,8 @@ class _Drawn:
 
     def activate(self, x: str) -> str:
         """Append an activation function and the quantization of its result."""
-        if self.chance(0.5):
+        # Two layers of floats without a function between them can become a single layer.
+        if self.form == "float" or self.chance(0.5):
             source = x
             x = self.add("Relu", x, lambda v: np.maximum(v[source], 0))
         return x if self.form == "float" else self.quantizer(x, self.grid(self.values[x]))
