@@ -205,8 +205,9 @@ def judge(case: Case, targets: str, counts: Counter[str]) -> Iterator[str]:
         expected = [network.run(x, stored_weights(case, module)) for x in case.inputs]
         results = [run(module, {"x": x})[network.output] for x in case.inputs]
         got, want = np.stack(results).astype(np.float64), np.stack(expected)
-        noise = float(((got - want) ** 2).sum())
-        ratio = 10 * np.log10(float((want**2).sum()) / max(noise, 1e-30))
+        noise, signal = float(((got - want) ** 2).sum()), float((want**2).sum())
+        # Of a network without a signal, only the levels are compared.
+        ratio = 10 * np.log10(signal / max(noise, 1e-30)) if signal else np.inf
         counts[f"float, below {10 * np.ceil(min(ratio, 60) / 10):.0f} dB"] += 1
         if ratio < MIN_SIGNAL_DB:
             yield f"{ratio:.1f} dB from the formulas on the stored weights"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -273,9 +273,8 @@ class _Drawn:
             self.nodes.append(made)
             return name
         dtype = np.dtype(np.int8 if grid.signed else np.uint8)
-        if is_packed := grid.bits == 4 and not grid.narrow and self.chance(0.1):
-            dtype = np.dtype(ml_dtypes.int4 if grid.signed else ml_dtypes.uint4)
-            self.opset = max(self.opset, 21)
+        if is_packed := grid.bits in (2, 4) and not grid.narrow and self.chance(0.5):
+            dtype = self.packed_type(grid)
         point = self.tensor(grid.point.astype(dtype))
         self.nodes.append(node("QuantizeLinear", f"{value} {scale} {point}", f"{name}i"))
         stored = f"{name}i"
@@ -285,6 +284,11 @@ class _Drawn:
             stored = f"{name}c"
         self.nodes.append(node("DequantizeLinear", f"{stored} {scale} {point}", name))
         return name
+
+    def packed_type(self, grid: Grid) -> np.dtype[Any]:
+        """Return INT2, UINT2, INT4 or UINT4, and use an operator set with this type."""
+        self.opset = max(self.opset, 21 if grid.bits == 4 else 25)
+        return np.dtype(getattr(ml_dtypes, f"{'' if grid.signed else 'u'}int{grid.bits}"))
 
     def grid(self, real: Real) -> Grid:
         """Draw integers of an activation with values like `real`."""
@@ -372,8 +376,7 @@ class _Drawn:
         dtype = np.dtype(np.int8 if grid.signed else np.uint8)
         is_packed = grid.bits in (2, 4) and self.chance(0.6)
         if is_packed:
-            dtype = np.dtype(getattr(ml_dtypes, f"{'' if grid.signed else 'u'}int{grid.bits}"))
-            self.opset = max(self.opset, 21 if grid.bits == 4 else 25)
+            dtype = self.packed_type(grid)
         elif self.chance(0.3):
             # Exporters also store integers outside the bounds.
             limits = np.iinfo(dtype.name)
