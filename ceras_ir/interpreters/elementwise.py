@@ -166,6 +166,15 @@ def _between_factors(
     return result
 
 
+def threshold(op: graph.ThresholdOp, x: Array, thresholds: Array) -> Array:
+    """Evaluate `graph.threshold`. Axes before the channels may have any extents."""
+    count = np.zeros(x.shape, np.int64)
+    for limits in thresholds:
+        count += np.greater_equal(x, limits)
+    dtype = graph.numpy_dtype(graph.element_of(op.result))
+    return (op.offsets + op.steps * count).astype(dtype)
+
+
 def evaluate(op: Operation, operands: Sequence[Array]) -> Array:
     """
     Evaluate an elementwise operation on floats or plain integers. The shapes of the operands are

@@ -21,7 +21,7 @@ from xdsl.interpreter import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.elementwise import combine, combined, elementwise
+from ceras_ir.interpreters.elementwise import combine, combined, elementwise, threshold
 from ceras_ir.interpreters.float_functions import MAX_CACHED_ELEMENTS, apply_function, softmax
 from ceras_ir.interpreters.windows import (
     Reals,
@@ -251,11 +251,7 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.ThresholdOp)
     def threshold(self, interpreter: Interpreter, op: graph.ThresholdOp, args: PythonValues):
-        count = np.zeros(args[0].shape, np.int64)
-        for limits in args[1]:
-            count += args[0] >= limits
-        element = graph.stored_element(op.result)
-        return ((op.offsets + op.steps * count).astype(graph.numpy_dtype(element)),)
+        return (threshold(op, args[0], args[1]),)
 
     @impl(graph.ShiftSwishOp)
     def shift_swish(self, interpreter: Interpreter, op: graph.ShiftSwishOp, args: PythonValues):

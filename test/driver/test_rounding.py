@@ -145,7 +145,7 @@ def test_large_integers_that_are_the_same_double_are_not_equal():
 
 def test_operations_that_importers_emit_have_a_rule():
     made_by_quantization = {"requantize", "scaled_quantize", "lookup", "shift_swish"}
-    made_by_quantization |= {"integer_normalize", "integer_softmax", "threshold"}
+    made_by_quantization |= {"integer_normalize", "integer_softmax"}
     made_by_lowering = {"update", "strided_matmul"}
     integers = {"suppress", "decode_frame", "fixed_point_softmax"}
     others = made_by_quantization | made_by_lowering | integers | {"constant"}

@@ -409,7 +409,7 @@ def number(name: str, value: npt.ArrayLike) -> Callable[[onnx.ModelProto], None]
     return change
 
 
-def attribute(name: str, value: int | str) -> Callable[[onnx.ModelProto], None]:
+def attribute(name: str, value: float | str) -> Callable[[onnx.ModelProto], None]:
     def change(proto: onnx.ModelProto) -> None:
         del proto.graph.node[0].attribute[:]
         proto.graph.node[0].attribute.append(helper.make_attribute(name, value))
@@ -449,6 +449,11 @@ BROKEN: dict[str, tuple[str, Callable[[onnx.ModelProto], None], int, str]] = {
     "an attribute": ("Quant", attribute("saturate", 1), 1, "has no attribute 'saturate'"),
     "a bipolar scale": ("BipolarQuant", number("s", 0), 1, "must be positive and finite, got 0"),
     "more bits": ("Trunc", number("b", 9), 1, "9 output bits, expected at most the 8 input bits"),
+    "a row of thresholds": ("MultiThreshold", number("t", [1, 2]), 1, "thresholds of shape [2]"),
+    "rows of thresholds": ("MultiThreshold", number("t", [[1], [2]]), 1, "each channel of [2, 3]"),
+    "a NaN threshold": ("MultiThreshold", number("t", [[np.nan]]), 1, "that are numbers are"),
+    "computed thresholds": ("MultiThreshold", computed_operand(1), 3, "thresholds must be const"),
+    "a threshold scale": ("MultiThreshold", attribute("out_scale", 0.0), 1, "must not be 0"),
     "Trunc per channel": ("Trunc", number("s", [[1, 2, 3]]), 3, "with scales per channel"),
 }
 
@@ -456,11 +461,18 @@ BROKEN: dict[str, tuple[str, Callable[[onnx.ModelProto], None], int, str]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_wrong_nodes_are_refused(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     kind, change, status, message = BROKEN[case]
-    inputs = {"Quant": "x s z b", "BipolarQuant": "x s", "Trunc": "x s z i b"}[kind]
+    inputs = {
+        "Quant": "x s z b",
+        "BipolarQuant": "x s",
+        "Trunc": "x s z i b",
+        "MultiThreshold": "x t",
+    }[kind]
     made = quantizer(inputs, "y", kind)
     made.name = "here"
-    numbers = {"s": 0.5, "z": 0, "b": 4, "i": 8}
-    constants = {name: np.float32(v) for name, v in numbers.items() if name in inputs.split()}
+    numbers = {"s": 0.5, "z": 0, "b": 4, "i": 8, "t": [[0.5]]}
+    constants = {
+        name: np.array(v, np.float32) for name, v in numbers.items() if name in inputs.split()
+    }
     proto = network([made], (2, 3), constants)
     change(proto)
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
@@ -479,3 +491,68 @@ def test_execution_by_qonnx(bits: int):
     x = np.random.default_rng(bits).normal(size=(1, 3, 9, 9)).astype(np.float32)
     expected = import_module("qonnx.core.onnx_exec").execute_onnx(shaped, {"x": x})["y"]
     np.testing.assert_array_equal(run(import_model(first), {"x": x})["y"], expected)
+
+
+LAYOUTS = {"NCHW": (2, 4, 5, 3), "NHWC": (2, 5, 3, 4), "NC": (2, 4), "": (2, 4, 6)}
+"""Data layouts of MultiThreshold, and shapes with 4 channels; three dimensions are NWC."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("count", "scale", "bias", "stored"),
+    [
+        (3, 0.5, 0.0, "u2:f32, 0.5"),
+        (3, 0.5, -1.0, "i2:f32, 0.5"),
+        (1, 2.0, -1.0, "i1:f32, 1.0"),
+        (1, -1.0, 0.5, "i1:f32, 0.5"),
+        (7, -0.25, 0.0, "i4:f32, 0.25"),
+        (3, 0.5, 0.125, "u2:f32, 0.5"),
+        (300, 0.5, 0.0, "u16:f32, 0.5"),
+    ],
+)
+def test_multi_threshold(layout: str, count: int, scale: float, bias: float, stored: str):
+    shape, rng = LAYOUTS[layout], np.random.default_rng(count)
+    axis = (layout or "NWC").index("C")
+    for rows in (4, 1):
+        if layout == "" and rows == 4:
+            shape = (2, 6, 4)
+        limits = rng.integers(-20, 20, (rows, count)).astype(np.float32) / 4
+        attributes = {"out_scale": scale, "out_bias": bias, "out_dtype": "INT8"}
+        made = node("MultiThreshold", "x t", "y", **attributes, data_layout=layout or None)
+        made.domain = DOMAIN
+        x = rng.integers(-22, 22, shape).astype(np.float32) / 4
+        module = import_model(network([made], shape, {"t": limits}))
+        reached = np.moveaxis(x, axis, -1)[..., None] >= limits
+        expected = np.moveaxis(reached.sum(axis=-1) * scale + bias, -1, axis)
+        np.testing.assert_array_equal(run(module, {"x": x})["y"], expected.astype(np.float32))
+        assert f"!quant.uniform<{stored}>" in str(module)
+        check(module, {"x": x})
+
+
+def test_thresholds_after_a_layer_compare_integers():
+    """Batch normalization before MultiThreshold becomes part of the thresholds."""
+    rng = np.random.default_rng(3)
+    constants = {"s": 1.0, "z": 0.0, "b": 4.0, "f": np.array([0.5, -0.25, 0.3]), "o": 0.25}
+    constants = {k: np.asarray(v, np.float32) for k, v in constants.items()}
+    constants |= {"w": rng.integers(-7, 8, (5, 3)).astype(np.float32)}
+    constants |= {"t": np.sort(rng.normal(0, 6, (3, 3))).astype(np.float32)}
+    made = node("MultiThreshold", "n t", "y", out_dtype="UINT2", data_layout="NC")
+    made.domain = DOMAIN
+    nodes = [
+        quantizer("x s z b", "a"),
+        quantizer("w s z b", "v"),
+        node("MatMul", "a v", "c"),
+        node("Mul", "c f", "m"),
+        node("Add", "m o", "n"),
+        made,
+    ]
+    x = rng.integers(-9, 9, (40, 5)).astype(np.float32)
+    module = import_model(network(nodes, (40, 5), constants))
+    before = run(module, {"x": x})["y"]
+    sums = np.clip(x, -8, 7) @ constants["w"] * constants["f"] + constants["o"]
+    np.testing.assert_array_equal(before, (sums[..., None] >= constants["t"]).sum(axis=-1))
+    options = BuildOptions(find_target("c")(), quantize="int8")
+    run_stages(load_context(), module, front_stages(options))
+    assert "tensor<3x3xi32>" in str(module) and "binary" not in str(module)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], before)
+    check(module, {"x": x})

@@ -282,6 +282,8 @@ def _cast(op: graph.CastOp, at: Applied) -> Doubles:
 @rule(graph.QuantizeOp)
 def _quantize(op: graph.QuantizeOp, at: Applied) -> Doubles:
     element = graph.stored_element(op.result)
+    if element.is_bipolar:
+        return np.where((at.errors[0] > 0) & (np.abs(at.values[0]) <= at.errors[0]), 2.0, 0.0)
     scale = integer.scales(element, at.operands[0].ndim).astype(np.float64)
     point = integer.zero_points(element, at.operands[0].ndim)
     real: Doubles = at.values[0] / scale
@@ -292,6 +294,15 @@ def _quantize(op: graph.QuantizeOp, at: Applied) -> Doubles:
     )
     stored = at.result.astype(np.float64)
     return np.maximum(np.abs(high - stored), np.abs(low - stored))
+
+
+@rule(graph.ThresholdOp)
+def _threshold(op: graph.ThresholdOp, at: Applied) -> Doubles:
+    found = at.nothing
+    for limits in at.operands[1]:
+        is_near = (at.errors[0] > 0) & (np.abs(at.values[0] - limits) <= at.errors[0])
+        found = found + is_near * np.abs(op.steps)
+    return found
 
 
 @rule(graph.DequantizeOp)

@@ -19,7 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function
 from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, UniformType
-from ceras_ir.interpreters.elementwise import combined, elementwise
+from ceras_ir.interpreters.elementwise import combined, elementwise, threshold
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network import integer
 from ceras_ir.network.storage import is_kept_in_float
@@ -53,6 +53,7 @@ SUM_BITS = 32
 """The bits of a sum of products."""
 
 Step = graph.UnaryOp | graph.BinaryOp
+End = graph.QuantizeOp | graph.ThresholdOp
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Chain:
     weights: SSAValue
     """The stored weights of the layer, a constant."""
     steps: Sequence[Step]
-    quantize: graph.QuantizeOp
+    end: End
 
     def results(self, sums: Integers) -> NDArray[np.generic]:
         """Return the stored results for sums of products: [n, C] -> [n, C]."""
@@ -84,8 +85,9 @@ class Chain:
                 value if side is _computed(step) else _vector(side) for side in (step.lhs, step.rhs)
             )
             value = combined(step, first, second).astype(np.float32, copy=False)
-        element = graph.stored_element(self.quantize.result)
-        return integer.quantize(value, element, self.quantize.mode)
+        if isinstance(self.end, graph.ThresholdOp):
+            return threshold(self.end, value, graph.known_array(self.end.thresholds))
+        return integer.quantize(value, graph.stored_element(self.end.result), self.end.mode)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Thresholds:
         if not _fit(low, high):
             return None
         first, last = chain.results(np.stack([low, high])).astype(np.int64)
-        ascends, unit = last >= first, graph.stored_element(chain.quantize.result).unit
+        ascends, unit = last >= first, graph.stored_element(chain.end.result).unit
         ends = np.concatenate([first, last])
         bottom, top = int(ends.min()), int(ends.max())
         if bottom == top:
@@ -194,15 +196,18 @@ def _computed(step: Step) -> SSAValue:
     return step.lhs if graph.constant_array(step.lhs) is None else step.rhs
 
 
-def chain_before(quantize: graph.QuantizeOp) -> Chain | None:
+def chain_before(end: End) -> Chain | None:
     """
-    Return the float operations before `quantize`, up to a layer with stored operands. Return `None`
-    if there is no such layer, or if an operation is not monotone, has other consumers, or remains
-    in float on request.
+    Return the float operations before a quantization or float thresholds, up to a layer with stored
+    operands. Return `None` if there is no such layer, or if an operation is not monotone, has other
+    consumers, or remains in float on request.
     """
-    if graph.is_per_axis(quantize.result) or not is_quantized_alike(quantize):
+    value, steps = end.input, list[Step]()
+    if isinstance(end, graph.QuantizeOp):
+        if graph.is_per_axis(end.result) or not is_quantized_alike(end):
+            return None
+    elif value.has_more_than_one_use() or graph.quantized_element(value) is not None:
         return None
-    value, steps = quantize.input, list[Step]()
     channels = (1, *graph.shape_of(value))[-1]
     while isinstance(step := value.owner, graph.UnaryOp | graph.BinaryOp):
         if step.is_quantized or is_kept_in_float(step) or not _is_monotone(step, channels):
@@ -222,7 +227,7 @@ def chain_before(quantize: graph.QuantizeOp) -> Chain | None:
     input, weights = stored_operand(step.input), stored_weights(step.weights)
     if input is None or weights is None:
         return None
-    return Chain(step, input, weights, steps, quantize)
+    return Chain(step, input, weights, steps, end)
 
 
 def needs_thresholds(chain: Chain) -> bool:
@@ -230,10 +235,14 @@ def needs_thresholds(chain: Chain) -> bool:
     Return whether a requantization cannot compute the results of `chain`, because it has other
     operations than clips, or a bipolar result.
     """
-    target = graph.stored_element(chain.quantize.result)
-    return target.is_bipolar or any(
-        not isinstance(step, graph.UnaryOp) or step.function.clip_range is None
-        for step in chain.steps
+    target = graph.stored_element(chain.end.result)
+    return (
+        isinstance(chain.end, graph.ThresholdOp)
+        or target.is_bipolar
+        or any(
+            not isinstance(step, graph.UnaryOp) or step.function.clip_range is None
+            for step in chain.steps
+        )
     )
 
 
@@ -291,7 +300,7 @@ class ThresholdRule(NetworkPass):
         """
         replaced = kept = 0
         for op in list(main.body.block.ops):
-            chain = chain_before(op) if isinstance(op, graph.QuantizeOp) else None
+            chain = chain_before(op) if isinstance(op, End) else None
             if chain is None or not needs_thresholds(chain):
                 continue
             found = Thresholds.of(chain)
@@ -332,18 +341,16 @@ def _sums(
 
 def _replace(chain: Chain, found: Thresholds) -> None:
     sums = _sums(chain.layer, chain.input, chain.weights)
-    limits = graph.ConstantOp.from_array(
-        found.limits.astype(np.int32), i32, location=chain.quantize.location
-    )
-    element = graph.stored_element(chain.quantize.result)
+    end = chain.end
+    limits = graph.ConstantOp.from_array(found.limits.astype(np.int32), i32, location=end.location)
+    element = graph.stored_element(end.result)
     new = graph.ThresholdOp(
         sums.result, limits.result, element, found.offset.tolist(), found.step.tolist()
     )
-    new.location = chain.quantize.location
-    Rewriter.insert_op([sums, limits, new], InsertPoint.before(chain.quantize))
-    for use in list(chain.quantize.input.uses):
-        assert isinstance(use.operation, graph.QuantizeOp)
-        use.operation.result.replace_all_uses_with(new.result)
+    new.location = end.location
+    Rewriter.insert_op([sums, limits, new], InsertPoint.before(end))
+    for use in list(end.input.uses):  # All have the same result.
+        use.operation.results[0].replace_all_uses_with(new.result)
 
 
 @dataclass(frozen=True)
@@ -379,7 +386,7 @@ class SumRule(NetworkPass):
         quantized: set[Operation] = set()
         for op in reversed(list(main.body.block.ops)):
             users = {use.operation for result in op.results for use in result.uses}
-            if isinstance(op, graph.QuantizeOp) or not quantized.isdisjoint(users):
+            if isinstance(op, End) or not quantized.isdisjoint(users):
                 quantized.add(op)
             elif isinstance(op, graph.LinearOperation) and not is_kept_in_float(op):
                 _compute_sums(op)

@@ -60,6 +60,8 @@ def shift_storage(value: SSAValue, element: UniformType, distance: int) -> None:
             low=requant.low.data + distance,
             high=requant.high.data + distance,
         )
+    if isinstance(op, graph.ThresholdOp):
+        op.properties["offset"] = graph.integers((op.offsets + distance).tolist())
     Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
 
 

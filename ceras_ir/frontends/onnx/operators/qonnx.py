@@ -1,5 +1,5 @@
 """
-Import the quantizers of QONNX: Quant, BipolarQuant and Trunc, for 1 to 32 bits.
+Import the quantizers of QONNX: Quant, BipolarQuant, Trunc and MultiThreshold, for 1 to 32 bits.
 
 Their results are real values. Constants and computed values of at most 8 bits are stored in
 integers of the declared bits. Computed values of more bits are stored in 16, and a clamp before
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, Signedness
 
-from ceras_ir.dialects.graph import Function, QuantizeOp, numpy_dtype
+from ceras_ir.dialects.graph import Function, QuantizeOp, ThresholdOp, numpy_dtype
 from ceras_ir.dialects.quant import BYTE_BITS, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, dequantized
@@ -29,9 +29,9 @@ DOMAINS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
 """The domains of the operators; Brevitas and FINN wrote the last two in earlier versions."""
 
 
-QUANT, BIPOLAR, TRUNC = (
+QUANT, BIPOLAR, TRUNC, THRESHOLD = (
     tuple(f"{domain}::{kind}" for domain in DOMAINS for kind in kinds)
-    for kinds in (("Quant", "IntQuant"), ("BipolarQuant",), ("Trunc",))
+    for kinds in (("Quant", "IntQuant"), ("BipolarQuant",), ("Trunc",), ("MultiThreshold",))
 )
 
 MAX_BITS = 32
@@ -44,6 +44,9 @@ constant_operands(
     | dict.fromkeys(TRUNC, range(1, 6)),
     "scales, zero points and bit widths must be constants",
     "export the network with fixed scales",
+)
+constant_operands(
+    dict.fromkeys(THRESHOLD, (1,)), "thresholds must be constants", "make them an initializer"
 )
 
 
@@ -160,6 +163,59 @@ def trunc(node: Node, emitter: Emitter) -> Value:
     if element.zero_point:
         steps = emitter.sub(steps, emitter.number(element.zero_point))
     return _computed(emitter, emitter.mul(steps, emitter.number(element.scale)), element, bounds)
+
+
+@operator(*THRESHOLD)
+def multi_threshold(node: Node, emitter: Emitter) -> Value:
+    """
+    Import MultiThreshold: `out_bias + out_scale * (number of thresholds of the channel that x
+    reaches)`. If `out_bias` is not a multiple of `out_scale`, it is added to the dequantized count.
+    """
+    node.ignore("out_dtype")  # It follows from the number of thresholds.
+    shape, limits = emitter.shape(0), np.sort(emitter.floats(1), axis=-1)
+    default = {2: "NC", 3: "NWC", 4: "NCHW"}.get(len(shape), "")
+    axis = (node.string("data_layout", "") or default).find("C")
+    axis = 1 if axis < 0 else axis
+    if limits.ndim != 2 or axis >= len(shape) or limits.shape[0] not in (1, shape[axis]):
+        given = f"thresholds of shape {list(limits.shape)}"
+        raise node.wrong(f"{given}, expected a row, or a row for each channel of {list(shape)}")
+    if not 1 <= limits.shape[1] < 1 << MAX_COMPUTED_BITS - 1 or np.isnan(limits).any():
+        raise node.wrong("from 1 to 32767 thresholds that are numbers are expected for a channel")
+    scale, bias = node.number("out_scale", 1.0), node.number("out_bias", 0.0)
+    if not scale:
+        raise node.wrong("attribute 'out_scale' must not be 0")
+    count, sign = limits.shape[1], 1 if scale > 0 else -1
+    if count == 1 and bias == -scale / 2:
+        element, offset, step = UniformType(abs(bias), storage=IntegerType(1)), -sign, 2 * sign
+    else:
+        quotient = bias / abs(scale)
+        offset, step = (int(quotient) if quotient == int(quotient) else 0), sign
+        element = UniformType(abs(scale), storage=_storage_of(offset, offset + step * count))
+    order = [i for i in range(len(shape)) if i != axis] + [axis]
+    moves = limits.shape[0] > 1
+    value = emitter.transposed(emitter.value(0), order) if moves else emitter.value(0)
+    thresholds = emitter.materialize(emitter.constant(limits.T, "thresholds"))
+    op = ThresholdOp(emitter.materialize(value), thresholds, element, [offset], [step])
+    stored: Value = emitter.emit(op)
+    if moves:
+        stored = emitter.transposed(stored, [order.index(i) for i in range(len(shape))])
+    real = dequantized(emitter, stored, element)
+    rest = bias - (-scale / 2 if element.is_bipolar else offset * abs(scale))
+    return emitter.add(real, emitter.number(rest)) if rest else real
+
+
+def _storage_of(*ends: int) -> IntegerType:
+    """
+    Return the type with the fewest bits that stores all integers between `ends`; 16 above 8 bits.
+    """
+    kinds = (
+        IntegerType(bits, sign)
+        for bits in (*range(1, BYTE_BITS + 1), MAX_COMPUTED_BITS, MAX_BITS)
+        for sign in (Signedness.UNSIGNED, Signedness.SIGNLESS)
+        if bits > 1 or sign is Signedness.UNSIGNED
+    )
+    limits = ((kind, UniformType(1.0, storage=kind)) for kind in kinds)
+    return next(k for k, e in limits if e.low <= min(ends) and max(ends) <= e.high)
 
 
 def _bits(node: Node, emitter: Emitter, index: int) -> int:
