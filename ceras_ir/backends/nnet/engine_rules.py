@@ -38,6 +38,17 @@ def operands_are_narrow(op: Operation) -> str | None:
     return None
 
 
+def quantizations_fill_bytes(op: Operation) -> str | None:
+    """A quantization must have a result of 8 bits or more."""
+    if not isinstance(op, graph.QuantizeOp):
+        return None
+    # The engine clamps to the range of the stored bytes.
+    bits = _bits(op.result)
+    if bits is not None and bits < BYTE_BITS:
+        return f"the engine quantizes to 8 bits or more, got {bits}"
+    return None
+
+
 def products_are_narrow(op: Operation) -> str | None:
     """
     Quantized convolutions and matrix products must have weights of at most 8 bits, and an input of
@@ -144,6 +155,7 @@ def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
 
 ENGINE_RULES: tuple[Rule, ...] = (
     operands_are_narrow,
+    quantizations_fill_bytes,
     products_are_narrow,
     pad_values_fit,
     recurrent_weights_are_constant,

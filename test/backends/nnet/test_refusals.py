@@ -63,6 +63,12 @@ def test_sums():
     assert "weights of at most 8 bits, got 16" in product(w=WIDE)
 
 
+def test_quantizations():
+    net = Network([((2, 3), f32)])
+    narrow = UniformType(0.5, storage=IntegerType(4))
+    assert "8 bits or more, got 4" in refused(net, graph.QuantizeOp(net.inputs[0], narrow))
+
+
 def test_residuals():
     """All channels multiply the residual by the same factor; equal shifts are accepted."""
     net = Network([((2, 3), INT8), ((2, 4), INT8)])
