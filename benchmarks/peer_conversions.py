@@ -1,5 +1,5 @@
 """
-Convert an ONNX model to the form that another runtime loads, in float or int8.
+Convert an ONNX model to the form that another runtime loads, in float, int8 or int4.
 
 1. ONNX Runtime: `quantize_static` to QDQ, unsigned activations and signed weights per channel;
    `quantize_dynamic` for LSTMs and decoders.
@@ -7,6 +7,9 @@ Convert an ONNX model to the form that another runtime loads, in float or int8.
 3. MNN: `mnnquant`, or the dynamic 8-bit quantization of its converter for matrix products.
 4. ncnn: pnnx, float only; its tools for int8 are not in a package.
 5. LiteRT: onnx2tf, with full integer quantization for int8.
+
+int4 is for decoders: weights in blocks of 128 inputs. ONNX Runtime: `block_models.py`, from which
+C is compiled, too. OpenVINO: `nncf.compress_weights`. MNN: 4-bit weights of its converter.
 
 METHOD is `static`, `transformer`, `dynamic` (LSTM), or `weights` (a decoder).
 """
@@ -25,6 +28,9 @@ from typing import Any
 
 import numpy as np
 from peer_process import Refused
+
+BLOCK = 128
+"""The weights of a block in int4, the default of nncf."""
 
 SAMPLES = 8
 """The number of calibration samples."""
@@ -45,6 +51,13 @@ def each(samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def onnxruntime(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Path:
     if kind == "float":
         return model
+    if kind == "int4":
+        import onnx
+        from block_models import in_blocks
+
+        form = folder / "ort-int4.onnx"
+        onnx.save(in_blocks(onnx.load(model), 4, BLOCK), form)
+        return form
     from c_host_peers import quantization, quantize
 
     form = folder / "ort-int8.onnx"
@@ -73,6 +86,13 @@ def openvino(kind: str, model: Path, samples: Any, folder: Path, method: str) ->
                 subset_size=SAMPLES,
                 model_type=nncf.ModelType.TRANSFORMER if method == "transformer" else None,
             )
+    if kind == "int4":
+        import nncf
+
+        mode = nncf.CompressWeightsMode.INT4_SYM
+        network = nncf.compress_weights(
+            network, mode=mode, group_size=BLOCK, ratio=1.0, all_layers=True
+        )
     form = folder / f"openvino-{kind}.xml"
     ov.save_model(network, form, compress_to_fp16=False)
     return form
@@ -84,9 +104,10 @@ def mnn(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Path
 
     form = folder / "float.mnn"
     command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(model), "--bizCode", "x"]
-    if kind == "int8" and method in ("weights", "transformer"):
-        form = folder / "int8.weights.mnn"
-        command += ["--weightQuantBits", "8"]
+    if kind == "int4" or (kind == "int8" and method in ("weights", "transformer")):
+        form = folder / f"{kind}.weights.mnn"
+        command += ["--weightQuantBits", kind.removeprefix("int")]
+        command += ["--weightQuantBlock", str(BLOCK)] if kind == "int4" else []
     _tools.mnnconvert([*command, "--MNNModel", str(form)])
     if not form.exists():
         raise Refused("mnnconvert fails")
@@ -122,8 +143,8 @@ def mnn(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Path
 
 
 def ncnn(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Path:
-    if kind == "int8":
-        raise Refused("the tools for int8 are not in a package")
+    if kind != "float":
+        raise Refused(f"the tools for {kind} are not in a package")
     # `import pnnx` needs torch; the program does not.
     package = find_spec("pnnx")
     if package is None or package.origin is None:
@@ -142,6 +163,8 @@ def ncnn(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Pat
 
 
 def litert(kind: str, model: Path, samples: Any, folder: Path, method: str) -> Path:
+    if kind == "int4":
+        raise Refused("onnx2tf has no weights of 4 bits")
     (place := folder / f"litert-{kind}").mkdir(exist_ok=True)
     command = [str(Path(sys.executable).with_name("onnx2tf")), "-i", str(model), "-o", str(place),
                "-n", "-b", "1"]  # fmt: skip

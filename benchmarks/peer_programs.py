@@ -190,7 +190,10 @@ class Programs:
 
     def converted(self, row: Row, kind: str, peer: str, place: Place) -> Cell:
         """Convert a network for another runtime."""
-        key = self.versions(peer), (HERE / "peer_conversions.py").read_text(), row.method
+        sources = [
+            (HERE / f"{name}.py").read_text() for name in ("peer_conversions", "block_models")
+        ]
+        key = self.versions(peer), *sources, row.method
         words = ("convert", peer, kind, place.model, place.data, place.folder, row.method)
         mark = place.folder / f"{peer}-{kind}.json"
         found = remade(mark, key, lambda: self.ask(peer, *words))
@@ -202,7 +205,7 @@ class Programs:
         """Compile a network to C, and the C to programs. The form is the folder of the programs."""
         states = [word for pair in row.states for word in ("--state", "=".join(pair))]
         options = ["--quantize", "auto" if row.is_quantized else "none", *states, *self.board]
-        if kind == "int8" and not row.is_quantized:
+        if kind != "float" and not row.is_quantized:
             given = place.folder / "inputs.npz"
             with np.load(place.data) as arrays:
                 hidden = {name for name, _ in row.states}

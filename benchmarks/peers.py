@@ -1,13 +1,13 @@
 """
-Compare generated C with other runtimes on this machine: networks of `ROWS`, in float and int8.
+Compare generated C with other runtimes on this machine: networks of `ROWS` in float, int8, int4.
 
     python -m venv peers
     peers/bin/pip install onnx onnxruntime openvino nncf mnn ncnn
     peers/bin/pip install --no-deps pnnx
     python benchmarks/peers.py --python peers/bin/python [--litert litert/bin/python]
-        [--only PATTERN] [--kind float|int8] [--peers NAME,...] [--threads N] [--isa vnni|native]
-        [--board NAME] [--budget SHARE] [--rounds N] [--seconds S] [--folder DIR] [--prepare]
-        [--csv FILE] [--markdown PAGE.md]
+        [--only PATTERN] [--kind float|int8|int4] [--peers NAME,...] [--threads N]
+        [--isa vnni|native] [--board NAME] [--budget SHARE] [--rounds N] [--seconds S]
+        [--folder DIR] [--prepare] [--csv FILE] [--markdown PAGE.md]
 
 LiteRT needs a separate environment: `pip install onnx2tf tensorflow-cpu ai-edge-litert`.
 
@@ -17,7 +17,7 @@ LiteRT needs a separate environment: `pip install onnx2tf tensorflow-cpu ai-edge
    of rounds: processor time for one thread, elapsed time for several.
 3. Agreement is the signal-to-noise ratio of the first output in dB, compared with the float
    network in ONNX Runtime without optimization of the graph.
-4. The best peer is the fastest with a correct result: at least 50 dB in float and 10 dB in int8.
+4. The best peer is the fastest with a correct result: at least 50 dB in float and 10 dB otherwise.
 5. The bound is the larger of two times: the products at the peak rate of the processor, and a loop
    that only loads the weights. Winograd has fewer products, and can be faster.
 6. `--isa vnni` denies all programs the tile registers of AMX. Each process reports whether it has
@@ -51,7 +51,7 @@ from networks import ds_cnn, mobilenet_v2, resnet8, resnet18, resnet50
 from peer_programs import HERE, PEERS, Cell, Failed, Place, Programs, Row, Talk, agreement, run
 from yolox import yolox
 
-LEAST_DB = {"float": 50.0, "int8": 10.0}
+LEAST_DB = {"float": 50.0, "int8": 10.0, "int4": 10.0}
 """The agreement of a correct result, with which a runtime can be the best."""
 
 STATES = tuple(
@@ -59,6 +59,8 @@ STATES = tuple(
     for layer in range(nets.LAYERS)
     for kind in ("key", "value")
 )
+
+KINDS = "float", "int8", "int4"
 
 ROWS = (
     Row("keyword spotter", ds_cnn),
@@ -75,7 +77,7 @@ ROWS = (
     Row("ResNet-50", resnet50),
     Row("ViT-tiny", nets.vit_tiny, "transformer"),
     Row("MiniLM-like", nets.minilm, "transformer"),
-    Row("decoder step", nets.decoder_step, "weights", STATES),
+    Row("decoder step", nets.decoder_step, "weights", STATES, kinds=KINDS),
     *(
         Row(f"DynamicQuantizeLSTM {units}", lambda path, units=units: nets.lstm(path, units),
             "dynamic", kinds=("int8",), is_quantized=True)
@@ -125,7 +127,8 @@ class Comparison:
         if not self.is_dry:
             rates = peaks(programs.folder)
             tiles = rates["amx"] if programs.isa == "native" else 0.0
-            self.peak = {"float": rates["float32"], "int8": max(rates["int8"], tiles)}
+            integers = max(rates["int8"], tiles)
+            self.peak = {"float": rates["float32"], "int8": integers, "int4": integers}
 
     def results(self, rows: Sequence[Row], kinds: Sequence[str]) -> Iterator[Result]:
         for row in rows:
@@ -137,7 +140,7 @@ class Comparison:
     def result(self, row: Row, kind: str, place: Place) -> Result:
         cells = [self.programs.converted(row, kind, peer, place) for peer in self.peers]
         model = place.model
-        if row.is_quantized:
+        if row.is_quantized or kind == "int4":
             model = Path(self.programs.converted(row, kind, "onnxruntime", place).form)
         ours = self.programs.compiled(row, kind, place, model)
         result = Result(row, kind, ours, cells)
@@ -291,7 +294,7 @@ def arguments_of() -> argparse.Namespace:
                         help="the Python of the peers (default: this one)")  # fmt: skip
     parser.add_argument("--litert", type=Path, help="the Python of LiteRT and onnx2tf")
     parser.add_argument("--only", default="", help="networks that match a regular expression")
-    parser.add_argument("--kind", choices=("float", "int8"), help="only this type")
+    parser.add_argument("--kind", choices=KINDS, help="only this type")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--isa", choices=("vnni", "native"), default="native")
@@ -314,7 +317,7 @@ def arguments_of() -> argparse.Namespace:
 def main() -> None:
     arguments = arguments_of()
     rows = [row for row in ROWS if re.search(arguments.only, row.name, re.IGNORECASE)]
-    kinds = [arguments.kind] if arguments.kind else ["float", "int8"]
+    kinds = [arguments.kind] if arguments.kind else KINDS
     pythons = {peer: arguments.python.absolute() for peer in PEERS}
     pythons["litert"] = arguments.litert.absolute() if arguments.litert else None
     with tempfile.TemporaryDirectory(prefix="ceras-peers-") as name:

@@ -79,7 +79,7 @@ class BlockWeights:
         Add the constants to the layer. Return the C names of weights, scales, and zero points or
         `NULL`.
         """
-        layer.packs_weights = True
+        layer.packed_bits = self.op.width
         weights = layer.constant("weights", "uint8_t", self.rows * self.row_bytes, 1, self.panels)
         count, ctype = self.rows * self.op.block_count, SCALE_TYPES[self.scale_format]
         size = 2 if self.scale_format == HALF else 4
@@ -93,15 +93,18 @@ class BlockWeights:
     def function(self, layer: Layer, name: str, **holes: str) -> str:
         """Add the C function `name` for these weights, and return the C name."""
         form, bits = self.scale_format, self.op.width
-        load = layer.kernels.use("block_scale") if form == HALF else ""
-        return layer.kernels.use(
-            name,
-            NAME=f"{bits}_{form}",
-            SCALE=SCALE_TYPES[form],
-            LOAD=load,
-            BITS=str(bits),
-            **holes,
-        )
+        own = {"NAME": f"{bits}_{form}", "SCALE": SCALE_TYPES[form], "BITS": str(bits)}
+        if "LOAD" not in holes:
+            own["LOAD"] = layer.kernels.use("block_scale") if form == HALF else ""
+        return layer.kernels.use(name, **own, **holes)
+
+    def product(self, layer: Layer) -> str:
+        """Add the C function that multiplies quantized rows, and return the C name."""
+        portable = self.function(layer, "block_products", LANES=str(self.lanes))
+        if self.lanes == 1:
+            return portable
+        load = "BLOCK_LOAD_UPPER" if self.scale_format == HALF else "BLOCK_LOAD_F32"
+        return self.function(layer, "block_panels", LOAD=load, PORTABLE=portable)
 
 
 SCALE_TYPES = {"f32": "float", HALF: "uint16_t"}
@@ -126,7 +129,7 @@ def block_matmul(layer: Layer, op: graph.BlockMatmulOp) -> None:
     layer.scratch("float", "steps", rows * blocks, 4)
     layer.scratch("int32_t", "sums", rows * blocks, 4)
     quantize = layer.kernels.use("quantize_blocks")
-    multiply = packed.function(layer, "block_products", LANES=str(lanes))
+    multiply = packed.product(layer)
 
     def call(first: str, count: str) -> str:
         at = [

@@ -502,6 +502,9 @@ def _stored_weights(layer: Layer) -> tuple[int, int] | None:
     Return the bits in which the kernel stores constant weights that have less than 8 bits, and the
     bytes of all of them without padding; `None` for other layers.
     """
+    if isinstance(layer.op, graph.BlockOperation):
+        width = layer.op.width
+        return (width, liveness.byte_size(layer.op.weights)) if width < BYTE_BITS else None
     element = weight_type(layer.op)
     if element is None or element.width >= BYTE_BITS:
         return None

@@ -14,7 +14,7 @@ from ceras_ir.backends.c.model import (
 from ceras_ir.backends.c.names import comment, string_literal
 from ceras_ir.backends.c.values import filled
 from ceras_ir.backends.c.weights_file import file_bytes
-from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.dialects.graph import BlockMatmulOp, LinearOperation
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network.artefacts import TensorInfo
 
@@ -458,7 +458,8 @@ def fill_inputs(model: PrintedModel) -> list[str]:
 
 def bench_source(model: PrintedModel) -> str:
     has_file = model.options.weights == "file"
-    macs = sum(op.macs for op in model.program.steps if isinstance(op, LinearOperation))
+    products = LinearOperation, BlockMatmulOp
+    macs = sum(op.macs for op in model.program.steps if isinstance(op, products))
     holes = {
         "MAX_RUNS": 1_000 if model.options.machine.is_bare else 1_000_000,
         "READ": f"{READ_FUNCTION}\n" if has_file else "",

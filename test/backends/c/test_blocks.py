@@ -1,10 +1,21 @@
 """Compare products and lookups with weights in blocks in C with the interpreter, bit for bit."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from blocks_by_hand import Case
-from c_harness import Array, Values, check, constant, make_network
+from c_harness import (
+    Array,
+    Values,
+    check,
+    check_elsewhere,
+    constant,
+    make_network,
+    needs_aarch64,
+)
 from c_tiles import BUILDS
+from cross import AARCH64
 from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
@@ -58,6 +69,16 @@ def test_vectors(shape: tuple[int, ...], flags: str):
     for seed in (2, 3):
         case = Case(seed, bits, size, m=m, n=n, k=k)
         check(case.network(), special(case), flags=BUILDS[flags])
+
+
+@needs_aarch64
+@pytest.mark.slow
+@pytest.mark.parametrize("build", AARCH64.builds)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_64_bit_arm(shape: tuple[int, ...], build: str, tmp_path: Path):
+    bits, size, m, n, k = shape
+    module = Case(5, bits, size, m=m, n=n, k=k).network()
+    check_elsewhere(module, AARCH64, AARCH64.builds[build], tmp_path, tolerance=0.0)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
