@@ -271,8 +271,9 @@ def main() -> int:
                 with contextlib.chdir(folder):
                     said += judge(case, targets, counts)
             except UnsupportedError as error:
-                counts[f"refused: import of {case.network.form}"] += 1
-                assert "int4" in str(error), error
+                counts["refused: computed INT2 and INT4"] += 1
+                if "stored as" not in str(error):
+                    said.append(str(error))
             except (Wrong, AssertionError) as error:
                 said.append(str(error)[-3000:])
             except Exception:

@@ -78,7 +78,7 @@ def scheme(random: np.random.Generator, case: Case, targets: str, folder: Path) 
         options = ["--calibrate", str(folder / "data.npz")]
     options += table.draw(random, table.QUANTIZATION)
     # A model that specifies the quantization is quantized again only for VTA.
-    if not case.quantized or targets == "vta":
+    if not case.quantized or (targets == "vta" and not case.keeps_scales):
         options += table.draw(random, table.PRECISION, case.layers)
     return [*options, *pruning]
 

@@ -41,6 +41,8 @@ class Case:
     states: Mapping[str, str] = field(default_factory=dict[str, str])
     quantized: bool = False
     """Whether the model specifies the quantization; then options choose no layers."""
+    keeps_scales: bool = False
+    """Whether no target quantizes the model again."""
 
     @property
     def layers(self) -> list[str]:
@@ -95,7 +97,9 @@ def narrow(seed: int) -> Case | None:
     if not samples:
         return None
     data = {"x": network.stacked(samples)}
-    return Case(network.model, data, quantized=network.form != "float")
+    comes_quantized = network.form != "float"
+    # Scales can be powers of two, which VTA keeps.
+    return Case(network.model, data, quantized=comes_quantized, keeps_scales=comes_quantized)
 
 
 FAMILIES: dict[str, Callable[[int], Case | None]] = {

@@ -216,12 +216,14 @@ def _passes(
     pairs = dict(zip(given, [*given[1:], ""], strict=True))
     before = [] if "--prune" not in pairs else [f"--prune={pairs['--prune']} bits=8"]
     arithmetic = find_target(target).arithmetic
+    before += [f"--widen-activations=target={target}"]
     if not (arithmetic.multipliers and arithmetic.kernels):
         before += [f"--unfold-qdq=target={target}"]
+    behind = [f"--widen-weights=target={target}"]
     if not arithmetic.multipliers:
-        before += ["--snap-scales"]
+        before += [*behind, "--snap-scales"]
     always = {"target": target} | ({"tail": "int8"} if "--io" in pairs else {})
-    behind = ["--strip-border-quantization"] if "--io" in pairs else []
+    behind += ["--strip-border-quantization"] if "--io" in pairs else []
 
     def passes(chosen: Mapping[str, str]) -> list[str]:
         return [*before, _words("--quantize", {**chosen, **always}), *behind]
