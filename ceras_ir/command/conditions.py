@@ -128,6 +128,17 @@ class Value:
         return f"{self.network}: {self.name}" if self.network else self.name
 
 
+def byte_count(text: str) -> int:
+    """Parse a number of bytes such as `64K`, with the units of conditions."""
+    found = LIMIT.fullmatch(text.strip())
+    factors = {"": 1.0, **{unit.lower(): factor for unit, factor in BYTES.units.items()}}
+    if found is None or (factor := factors.get(found["unit"].lower())) is None:
+        raise argparse.ArgumentTypeError(f"expected bytes such as 64K or 65536, got '{text}'")
+    if (count := float(found["number"]) * factor) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least a byte, got '{text}'")
+    return int(count)
+
+
 def condition(text: str) -> Condition:
     """Parse a condition such as `flash>64K`, the value of `--fail-if`."""
     found = FORM.fullmatch(text.strip())

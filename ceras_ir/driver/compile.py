@@ -11,6 +11,7 @@ from functools import partial
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.conditions import (
     BYTES,
     COUNT,
+    KIB,
     MICROSECONDS,
     NUMBER,
     SHARE,
@@ -61,6 +63,7 @@ from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,
     UsageError,
+    no_remarks,
     progress,
 )
 from ceras_ir.support.extensions import need_hook
@@ -126,7 +129,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     add_options(parser, FolderOptions)
     add_target(parser, known, "compile for this target", required=True)
     add_build_options(parser)
-    add_options(parser, BuildOptions, ["io"])
+    add_options(parser, BuildOptions, ["io", "flash"])
     parser.add_argument(
         "--save-temps",
         action="store_true",
@@ -203,6 +206,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     from ceras_ir.data.magnitudes import PEAKS, note_calibration
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build, provenance
+    from ceras_ir.pipeline.flash_limit import within_flash
     from ceras_ir.pipeline.lengths import build_lengths
     from ceras_ir.pipeline.report import table
 
@@ -237,6 +241,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
             begun = time.monotonic()
             try:
+                if options.flash is not None:
+                    if networks is not None:
+                        raise UsageError("--flash and several lengths: compile each length")
+                    options = within_flash(module.clone, options)
                 if networks is None:
                     compiled = build(module, options, after, watching_of(arguments, None)).measure()
                 else:
@@ -337,11 +345,22 @@ class OptionTrial:
     advice: str = ""
     """A sentence for the user about the consequence of the change."""
 
+    def build(self, read: Callable[[], ModuleOp]) -> "Build":
+        """Compile the network that `read` imports. Raise `DoesNotFitError` if it does not fit."""
+        from ceras_ir.pipeline.build import build
+        from ceras_ir.pipeline.flash_limit import within_flash
 
-def trials(options: BuildOptions) -> Iterator[OptionTrial]:
+        options = self.options
+        return build(read(), options if options.flash is None else within_flash(read, options))
+
+
+def trials(
+    options: BuildOptions, totals: Mapping[str, float] = MappingProxyType({})
+) -> Iterator[OptionTrial]:
     """
     Yield changes of `options` that make the network smaller, in the order of lost accuracy and
     required work. `options` must be resolved (without defaults that depend on the network).
+    `totals` has the sizes of the network and of the board.
     """
     narrow = "--weight-bits 4"
     packs = min(options.target.arithmetic.weight_widths) < MAX_WEIGHT_BITS
@@ -354,7 +373,15 @@ def trials(options: BuildOptions) -> Iterator[OptionTrial]:
             if options.io == "model":
                 both = replace(options, io="int8", budget=0.0)
                 yield OptionTrial("--budget 0 --io int8", both)
-        if packs and not options.weight_bits and not options.has_applied_quantization:
+        if not packs or options.weight_bits or options.flash or options.has_applied_quantization:
+            return
+        flash = int(totals.get("board_flash_bytes", 0))
+        if options.calibration is not None and totals.get("flash_bytes", 0) > flash > 0:
+            text = f"{flash // KIB}K" if flash % KIB == 0 else str(flash)
+            limit = f"--flash {text}"
+            advice = f"ceras-compile {limit} prints the widths and the loss"
+            yield OptionTrial(limit, replace(options, flash=flash), advice)
+        else:
             yield OptionTrial(narrow, replace(options, weight_bits=("4",)), loss)
         return
     data = "--calibrate DATA.npz keeps the accuracy"
@@ -382,11 +409,9 @@ def remedied(
     `read` imports the network again. `longest` is the longest duration of a compilation so far, in
     seconds. A trial that would probably end after `limit` seconds is not started.
     """
-    from ceras_ir.pipeline.build import build
-
     until = time.monotonic() + limit
     failed: list[str] = []
-    left = list(trials(options.resolved(read())))
+    left = list(trials(options.resolved(read()), error.totals))
     for trial in progress(left, "searching options that fit"):
         begun = time.monotonic()
         if begun + longest > until:
@@ -397,8 +422,8 @@ def remedied(
             break
         try:
             # Notes of trials would confuse the user.
-            with redirect_stderr(StringIO()):
-                built = build(read(), trial.options)
+            with redirect_stderr(StringIO()), no_remarks():
+                built = trial.build(read)
         except DoesNotFitError as found:
             failed.append(f"{trial.change}: {found.sizes}")
         except InputError as found:

@@ -132,6 +132,7 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     ),
     "graph.weight_bits": _integer(2, 8),
     "graph.weight_exponent": _EXPONENT,
+    "graph.weight_noise": _kind("decibels", FloatAttr),
     "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),
     mem.ALIGNMENT: _integer(1, 1 << 20),
     mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),

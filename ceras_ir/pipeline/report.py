@@ -352,12 +352,17 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
     and the number of requantizations at run time before and after scale alignment. Return `None`
     for a network that was not quantized.
     """
-    from ceras_ir.transforms.quantization.analysis.output_noise import alignment, stored_noise
+    from ceras_ir.transforms.quantization.analysis.output_noise import (
+        alignment,
+        stored_noise,
+        weight_noise,
+    )
 
     main = main_function(module)
     if (counts := alignment(main)) is None:
         return None
     names = {"before": "int8_noise_db", "after": "stored_noise_db", "measured": "measured_noise_db"}
+    rounded = weight_noise(main)
     # JSON has no infinity, which is the ratio without noise.
     noise = {
         names[when]: ratio if isfinite(ratio) else None
@@ -367,6 +372,7 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
     return {
         "recipe": list(quantize_pass(options).optional),
         **noise,
+        **({} if rounded is None else {"weight_noise_db": rounded}),
         "requantizations_before": counts[0],
         "requantizations_after": counts[1],
     }
@@ -458,6 +464,8 @@ def table(content: Entry, target: str, emission: Emission | None) -> str:
     lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
     lines += [*emission.notes, *explanations(entries), *_narrow_weights(entries)]
     if isa(chosen := content.get("quantization"), Entry):
+        if isinstance(noise := chosen.get("weight_noise_db"), float):
+            lines.append(f"rounded weights: signal to noise {noise:.1f} dB at the outputs")
         lines.append(
             f"requantizations at run time: {chosen['requantizations_after']} "
             f"({chosen['requantizations_before']} before scale alignment)"

@@ -14,6 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ceras_ir.command.conditions import byte_count
 from ceras_ir.pipeline.instrumentation import PassRunner, Watching
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
@@ -89,6 +90,12 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     scan for "target-bytes=..."; see the pass prune. The pass runs if the option is given, even
     empty.
     """
+    flash: int | None = option(None, metavar="SIZE", read=byte_count, usual=True)
+    """
+    Choose the width of the weights of each layer, 2 to 8 bits, so that the total flash_bytes of the
+    report is at most SIZE, such as 64K, with the least noise at the outputs on the samples of
+    --calibrate. Layers of --weight-bits keep the given width. The network is compiled 2 to 8 times.
+    """
     title: str = "model"
     """The name of the network, in comments and as a sketch."""
     insertions: tuple[Insertion, ...] = ()
@@ -121,7 +128,14 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     def applied(self) -> "BuildOptions":
         """Return the options for a network that was quantized with these options."""
-        return replace(self, int16=(), float=(), weight_bits=(), has_applied_quantization=True)
+        return replace(
+            self,
+            int16=(),
+            float=(),
+            weight_bits=(),
+            weight_bytes=None,
+            has_applied_quantization=True,
+        )
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """

@@ -322,6 +322,8 @@ class WeightOptions:
     A later entry replaces an earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the
     first, the last and depthwise layers, in which rounding adds most noise per byte.
     """
+    weight_bytes: int | None = None
+    """Choose the widths of all other layers, so that the weights have at most these bytes."""
 
 
 @options

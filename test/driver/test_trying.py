@@ -110,3 +110,18 @@ def test_a_network_that_is_as_small_as_options_make_it_has_no_trials():
     assert [trial.change for trial in trials(options)] == ["--budget 0", "--weight-bits 4"]
     smallest = replace(options, budget=0.0, weight_bits=("4",))
     assert not list(trials(smallest))
+
+
+@pytest.mark.slow
+def test_widths_of_weights_for_the_flash_of_the_board(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    board = BOARD.format(sram=32768).replace("65536", str(18 * 1024))
+    (tmp_path / "board.toml").write_text(board)
+    command = [str(digits / "digits.onnx"), "--target", "arduino", "-o", str(tmp_path / "out")]
+    command += ["--board", str(tmp_path / "board.toml"), "--calibrate"]
+    command += [str(digits / "digits_calibration.npz")]
+    assert main(command) == 3
+    assert "What would fit: (1) --flash 18K: a board: flash" in capsys.readouterr().err
+    assert main([*command, "--flash", "18K"]) == 0

@@ -5,6 +5,7 @@ Define the pipelines `calibrate` and `quantize`.
 network to integers.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -43,6 +44,7 @@ from ceras_ir.transforms.quantization.widen_weights import KeepWeightsPass
 from ceras_ir.transforms.quantization_options import (
     CHOOSE_PRECISION,
     CHOOSE_ROW_EXPONENTS,
+    MIN_WEIGHT_BITS,
     OPTIONAL_PASSES,
     REMOVED_OPTIONS,
     ROUND_WEIGHTS,
@@ -168,7 +170,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             # The operations that are computed in integers, and their forms.
             with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),
-            *([with_options_of(SetWeightBitsPass, self)] if self.weight_bits else []),
+            *self._weight_bits(),
             KeepWeightsPass(self._arithmetic.channel_shifts, self._has_factors),
             # Scales of activations.
             with_options_of(FitInputsPass, self),
@@ -207,6 +209,14 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             ProveAccumulatorsPass(),
         )
         return tuple(p for p in everything if p.name not in OPTIONAL_PASSES or p.name in optional)
+
+    def _weight_bits(self) -> Iterator[ModulePass]:
+        """Yield the pass that chooses the widths of weights, if it is requested."""
+        if self.weight_bits or self.weight_bytes is not None:
+            stored = [w for w in self._arithmetic.weight_widths if w >= MIN_WEIGHT_BITS]
+            yield with_options_of(
+                SetWeightBitsPass, self, widths=tuple(sorted(stored)), factors=self._has_factors
+            )
 
     def _offering(self) -> dict[str, str | None]:
         """

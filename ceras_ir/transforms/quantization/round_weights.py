@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
@@ -29,7 +30,12 @@ from ceras_ir.transforms.quantization.analysis.input_moments import (
     patch_length,
 )
 from ceras_ir.transforms.quantization.analysis.kept_run import SHARED_SAMPLES, last_run
+from ceras_ir.transforms.quantization.analysis.output_noise import WEIGHT_NOISE
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
+from ceras_ir.transforms.quantization.analysis.sensitivity import (
+    SensitivityMeter,
+    multiplications,
+)
 from ceras_ir.transforms.rebuilding import replace_constant
 
 Doubles = NDArray[np.float64]
@@ -38,6 +44,8 @@ DAMPING = 0.001
 """The share of the mean diagonal that is added to the diagonal against singular matrices."""
 BLOCK_COLUMNS = 32
 """The number of columns after which their corrections are applied to the remaining columns."""
+MAX_MEASURED_MACS = 1_000_000_000
+"""The multiplications of all samples on which the noise of rounded weights is measured."""
 MAX_DIRECT_SIZE = 64
 """The maximum size of a triangle that is inverted without division into blocks."""
 
@@ -252,6 +260,8 @@ class RoundWeightsPass(CalibratedPass):
     3. At most 32 samples are used. Without data the pass changes no weight.
     4. If a result has more than 1536 products, errors are compensated within parts of at most
        this length.
+    5. If a layer has weights of less than 8 bits, the signal-to-noise ratio of the outputs (see
+       `choose-precision`) is measured, compared with float weights: `graph.weight_noise`.
 
     Not exact: weights are rounded here instead of in `quantize-graph`, and biases change.
 
@@ -289,7 +299,16 @@ class RoundWeightsPass(CalibratedPass):
         found = None if run is None else run.taken_moments(main, layers)
         if found is None:
             found = input_moments(module_of(main), data(), layers)
+        measured = any(weight_bits(moments.op) < BYTE_BITS for moments in found)
+        reference = module_of(main).clone() if measured else None
         # Finished layers release memory, so the largest layers are rounded last.
         found.sort(key=lambda moments: -patch_length(moments.op))
         for _ in progress(range(len(found)), "rounding weights"):
             round_weights(found.pop())
+        if reference is not None:
+            count = min(max(MAX_MEASURED_MACS // max(multiplications(main), 1), 2), SHARED_SAMPLES)
+            samples = list(self.data(main, "measuring weights", count))
+            meter = SensitivityMeter(reference, samples)
+            ratio = meter.ratio_of(SensitivityMeter(module_of(main), samples))
+            if isfinite(ratio):
+                main.attributes[WEIGHT_NOISE] = FloatAttr(round(ratio, 1), f32)

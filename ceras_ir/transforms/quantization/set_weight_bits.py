@@ -1,34 +1,57 @@
 """
-Choose the width of constant weights: the pass `set-weight-bits`.
+Choose the width of constant weights: the pass `set-weight-bits`. `weight_widths.py` chooses widths
+for a limit of bytes.
 
 The passes that choose scales, round weights and quantize layers query the width, see
 `ceras_ir.network.storage.weight_bits`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import prod
+from math import isnan, prod
 
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import BYTE_BITS
-from ceras_ir.network.function import is_quantized, quantized_layers
+from ceras_ir.network.function import is_quantized, main_function, module_of, quantized_layers
 from ceras_ir.network.storage import BITS
-from ceras_ir.support.diagnostics import UsageError, node_name, node_names
-from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.support.diagnostics import UsageError, node_name, node_names, remark, shortened
+from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
+from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
+from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
+from ceras_ir.transforms.quantization.scales import OCTAVE_PARTS
 from ceras_ir.transforms.quantization.set_precision import matching
-from ceras_ir.transforms.quantization_options import WeightOptions, bits_and_layer
+from ceras_ir.transforms.quantization.weight_widths import (
+    equal_widths,
+    estimate_noise,
+    grouped,
+    least_noise,
+    measured_ratios,
+)
+from ceras_ir.transforms.quantization_options import (
+    MAX_WEIGHT_BITS,
+    MIN_WEIGHT_BITS,
+    WeightOptions,
+    bits_and_layer,
+)
+
+MAX_WEIGHED_MACS, MIN_WEIGHED, MAX_WEIGHED = 400_000_000, 4, 16
+"""
+The multiplications of the samples on which noise is estimated, and the number of these samples.
+"""
 
 SMALL_SHARE = 0.05
 """The share of all weights that the smallest layers may have to remain in 8 bits."""
 
 
 @dataclass(frozen=True)
-class SetWeightBitsPass(WeightOptions, NetworkPass):
+class SetWeightBitsPass(WeightOptions, CalibratedPass):
     """
     Set `graph.weight_bits` of the layers with constant weights that will be quantized.
 
@@ -36,6 +59,11 @@ class SetWeightBitsPass(WeightOptions, NetworkPass):
     `BITS` sets all layers except the smallest, which together have at most 5% of the weights. A
     later entry replaces an earlier one. Recurrent layers remain in 8 bits. The pass changes no
     value.
+
+    With `weight_bytes` and `calibration`, other layers get the widths with the least noise at the
+    outputs, so that the weights of all layers have at most this number of bytes. The noise is
+    estimated by a backward pass over half of the samples, and compared with the noise of equal
+    widths on the other half. A note names the widths.
 
     Before, with `weight_bits=4`:
 
@@ -51,19 +79,31 @@ class SetWeightBitsPass(WeightOptions, NetworkPass):
 
     name = "set-weight-bits"
 
+    widths: tuple[int, ...] = tuple(range(MIN_WEIGHT_BITS, MAX_WEIGHT_BITS + 1))
+    """The widths that the target stores, in ascending order, for `weight_bytes`."""
+    factors: bool = False
+    """The target multiplies sums, so scales of narrow weights need not be powers of two."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        is_requested = self.weight_bits or self.weight_bytes is not None
+        if is_requested and is_quantized(main_function(op)):
+            raise UsageError(f"weight_bits: {COMES_QUANTIZED}")
+        super().apply(ctx, op)
+
     def change(self, main: FuncOp) -> None:
-        if is_quantized(main):
-            if self.weight_bits:
-                raise UsageError(f"weight_bits: {COMES_QUANTIZED}")
-            return
-        layers = [
-            op for op in quantized_layers(main) if isinstance(op.weights.owner, graph.ConstantOp)
-        ]
+        for op, bits in self._given(main).items():
+            _set(op, bits)
+        super().change(main)
+
+    def _given(self, main: FuncOp) -> dict[graph.LinearOperation, int]:
+        """Return the width of each layer that `weight_bits` sets."""
+        layers = _layers(main)
         names = {
             op: node_names(op) or [node_name(op)]
             for op in main.body.block.ops
             if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp)
         }
+        found: dict[graph.LinearOperation, int] = {}
         for entry in self.weight_bits:
             bits, layer = bits_and_layer(entry)
             chosen = list(_large(layers))
@@ -74,10 +114,51 @@ class SetWeightBitsPass(WeightOptions, NetworkPass):
                     raise UsageError(
                         f"weight_bits: '{layer}' has no constant weights that become integers"
                     )
-            for op in chosen:
-                op.attributes.pop(BITS, None)
-                if bits != BYTE_BITS:
-                    op.attributes[BITS] = IntegerAttr(bits, i64)
+            found |= dict.fromkeys(chosen, bits)
+        return found
+
+    def improve(self, main: FuncOp) -> None:
+        if (limit := self.weight_bytes) is None:
+            return
+        groups = grouped(_layers(main), self._given(main), self.widths)
+        parts = OCTAVE_PARTS if self.factors else 1
+        macs = max(multiplications(main), 1)
+        count = min(max(MAX_WEIGHED_MACS // macs, MIN_WEIGHED), MAX_WEIGHED)
+        samples = list(self.data(main, "weighing weights", 2 * count))
+        # A single sample is used for both.
+        weighed, judged = samples[::2], samples[1::2] or samples
+        module = module_of(main)
+        estimate_noise(module, weighed, groups, parts)
+        choices = [least_noise(groups, limit)]
+        if (equal := equal_widths(groups, limit)) is not None and equal != choices[0]:
+            choices.append(equal)
+        ratios = measured_ratios(module, judged, groups, choices, parts)
+        best = max(range(len(choices)), key=lambda i: (not isnan(ratios[i]) and ratios[i], -i))
+        named: defaultdict[int, list[str]] = defaultdict(list)
+        total = 0
+        for group, bits in zip(groups, choices[best], strict=True):
+            total += group.bytes_of(bits)
+            for op in group.layers:
+                _set(op, bits)
+                named[bits].append(shortened(node_name(op)))
+        widths = "; ".join(
+            f"{bits} bits: {', '.join(names)}" for bits, names in sorted(named.items())
+        )
+        other = f", equal widths {decibel_text(ratios[1])}" if len(ratios) > 1 else ""
+        remark(
+            f"{self.name}: note: weights in {total:,} bytes, signal to noise of rounding to "
+            f"nearest {decibel_text(ratios[best])} at the outputs{other}: {widths}"
+        )
+
+
+def _layers(main: FuncOp) -> list[graph.LinearOperation]:
+    return [op for op in quantized_layers(main) if isinstance(op.weights.owner, graph.ConstantOp)]
+
+
+def _set(op: graph.LinearOperation, bits: int) -> None:
+    op.attributes.pop(BITS, None)
+    if bits != BYTE_BITS:
+        op.attributes[BITS] = IntegerAttr(bits, i64)
 
 
 def _large(layers: Iterable[graph.LinearOperation]) -> Iterator[graph.LinearOperation]:

@@ -121,6 +121,7 @@ def test_report(tmp_path: Path) -> None:
     assert len(stored) == 4
     assert all(size * 8 >= bits for bits, size in stored)
     assert report["provenance"]["options"]["weight_bits"] == ["4"]
+    assert 20 < report["quantization"]["weight_noise_db"] < 60
     entries = [layer.to_json() for layer in layers(digits('target=c weight_bits=4,"2:wide*"'))]
     stored = [(e["weight_bits"], e["weight_bytes"]) for e in entries if "weight_bits" in e]
     assert stored == [(8, 144), (2, 1152), (4, 4608), (8, 320)]

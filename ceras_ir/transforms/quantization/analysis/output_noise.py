@@ -432,6 +432,13 @@ values got 16 bits, and estimated and measured afterwards.
 """
 
 
+WEIGHT_NOISE = "graph.weight_noise"
+"""
+Attribute of the function: the signal-to-noise ratio of the outputs in decibels if only the weights
+are rounded.
+"""
+
+
 def note(main: FuncOp, name: str, **numbers: float) -> None:
     """
     Record numbers as the attribute `name` of a function, a dictionary, for the report. Without
@@ -464,6 +471,15 @@ def stored_noise(main: FuncOp) -> dict[str, float]:
     a record.
     """
     return _noted(main, NOISE)
+
+
+def weight_noise(main: FuncOp) -> float | None:
+    """
+    Return the recorded signal-to-noise ratio of the outputs in dB if only the weights are rounded,
+    or `None` without a record.
+    """
+    known = main.attributes.get(WEIGHT_NOISE)
+    return known.value.data if isinstance(known, FloatAttr) else None
 
 
 def _noted(main: FuncOp, name: str) -> dict[str, float]:

@@ -36,6 +36,7 @@ from ceras_ir.network.storage import exponent
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     Moments,
     OutputNoise,
+    decibels,
     mean_share,
     quantities_of,
 )
@@ -398,6 +399,17 @@ class SensitivityMeter:
                 for output, each in noise.items():
                     each.add_noise(exact[output], noisy[output])
         return {output: each.share for output, each in noise.items()}
+
+    def ratio_of(self, changed: "SensitivityMeter") -> float:
+        """
+        Return the signal-to-noise ratio in dB of the outputs of `changed`, the meter of a copy of
+        the network with other constants, on the same samples; NaN if no output varies.
+        """
+        noise = self._noise()
+        for (_, exact), (_, noisy) in zip(self.exact, changed.exact, strict=True):
+            for output, other in zip(self.outputs, changed.outputs, strict=True):
+                noise[output].add_noise(exact[output], noisy[other])
+        return decibels(1.0, mean_share(each.share for each in noise.values()))
 
     def isolated(
         self, samples: Iterable[Sample], rounding: Mapping[SSAValue, Callable[[Array], Array]]
