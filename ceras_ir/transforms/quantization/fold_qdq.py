@@ -388,9 +388,8 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
             SinkRule(),
             HoistRule(),
             TieRule(),
-            *((ThresholdRule(),) if self.thresholds else ()),
             QdqOperationRule(self.residual_spread),
-            *((SumRule(),) if self.thresholds else ()),
+            *((ThresholdRule(), SumRule()) if self.thresholds else ()),
             # `sink` can move a zero padding before a layer that `operations` leaves in float.
             PadRule(),
             QdqConstantRule(),

@@ -40,8 +40,9 @@ MONOTONE = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MIN, Binary.M
 
 ROUNDINGS = (Function.ROUND, Function.FLOOR, Function.CEIL)
 
-MAX_LEVELS = 15
-"""The thresholds of a channel, for 4 bits, that replace float operations in each layer."""
+THRESHOLD_BITS = 4
+MAX_LEVELS = (1 << THRESHOLD_BITS) - 1
+"""The thresholds of a channel that replace float operations in each layer."""
 
 MIN_WEIGHTS_PER_THRESHOLD = 4
 """
@@ -232,13 +233,13 @@ def chain_before(end: End) -> Chain | None:
 
 def needs_thresholds(chain: Chain) -> bool:
     """
-    Return whether a requantization cannot compute the results of `chain`, because it has other
-    operations than clips, or a bipolar result.
+    Return whether thresholds are useful for the results of `chain`: they have at most 4 bits, or
+    the chain has other operations than clips, which no requantization computes.
     """
     target = graph.stored_element(chain.end.result)
     return (
         isinstance(chain.end, graph.ThresholdOp)
-        or target.is_bipolar
+        or target.width <= THRESHOLD_BITS
         or any(
             not isinstance(step, graph.UnaryOp) or step.function.clip_range is None
             for step in chain.steps
@@ -250,7 +251,8 @@ def needs_thresholds(chain: Chain) -> bool:
 class ThresholdRule(NetworkPass):
     """
     Replace batch normalization and other monotone float operations between a quantized layer and a
-    quantization by thresholds.
+    quantization by thresholds. If the results have at most 4 bits, a layer without such operations
+    also gets thresholds, for example if its integer sums cannot represent a float bias.
 
     The layer returns sums of 32 bits, and `graph.threshold` compares them. Layers remain float if
     more than 15 thresholds per channel have more than a quarter as many elements as the weights. A
@@ -291,7 +293,7 @@ class ThresholdRule(NetworkPass):
         ):
             if count:
                 layers = "1 layer" if count == 1 else f"{count} layers"
-                remark(f"fold-qdq: note: {layers} before batch normalization: {text}")
+                remark(f"fold-qdq: note: {layers} before float operations: {text}")
 
     def replace(self, main: FuncOp) -> tuple[int, int]:
         """

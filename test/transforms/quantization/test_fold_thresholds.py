@@ -4,6 +4,8 @@ Compare thresholds with the float operations that they replace, for sums at and 
 The expected results are computed by NumPy in float32, as the model defines them.
 """
 
+from importlib import import_module
+
 import numpy as np
 import onnx
 import pytest
@@ -92,6 +94,24 @@ def test_wide_results_need_few_thresholds():
         assert str(module).count("graph.threshold") == count
 
 
+@pytest.mark.parametrize(("bits", "count"), [(3, 1), (7, 0)])
+def test_a_float_bias_needs_thresholds(bits: int, count: int):
+    """Integer sums cannot represent the bias, which is below their unit."""
+    b = QuantizedBuilder(bits)
+    x = b.quantized("input", "q", 4, 1.0, narrow=False)
+    w = b.weights("fc", (N, K), 3, 1.0)
+    bias = np.linspace(-0.4, 0.4, N).astype(np.float32)
+    x = b.node("Gemm", "fc", [x, w, b.constant("bias", bias)], transB=1)
+    x = b.quantized(x, "y", bits, 0.5)
+    module = import_model(b.network((1, K), x, N))
+    options = BuildOptions(find_target("c")()).resolved(module)
+    values = np.random.default_rng(1).integers(-8, 8, (1, K)).astype(np.float32)
+    before = run(module, {"input": values})["y"]
+    run_stages(load_context(), module, front_stages(options))
+    assert str(module).count("graph.threshold") == count
+    np.testing.assert_array_equal(run(module, {"input": values})["y"], before)
+
+
 def test_binary_search_of_many_thresholds():
     """More than 15 thresholds of a channel are searched."""
     b = QuantizedBuilder(1)
@@ -125,3 +145,21 @@ def test_networks_of_finn(name: str):
     error = np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max()
     # The last layer of the keyword spotter is a float product, whose sums are rounded.
     assert error <= (1e-6 if name.startswith("kws") else 0)
+
+
+@pytest.mark.parametrize("name", ["kws_w3a3", "cnv_w1a1", "cnv_w2a2"])
+def test_execution_by_qonnx(name: str):
+    """The compiled networks give the results of pip's qonnx."""
+    pytest.importorskip("qonnx", reason="compares with pip's qonnx")
+    proto = NETWORKS[name].build(NETWORKS[name].bits)
+    wrapper = import_module("qonnx.core.modelwrapper").ModelWrapper(proto)
+    shaped = wrapper.transform(import_module("qonnx.transformation.infer_shapes").InferShapes())
+    module = import_model(proto)
+    options = BuildOptions(find_target("c")()).resolved(module)
+    run_stages(load_context(), module, front_stages(options))
+    for x in inputs(name, 3)[:, None]:
+        results = import_module("qonnx.core.onnx_exec").execute_onnx(shaped, {"input": x})
+        error = np.abs(
+            next(iter(run(module, {"input": x}).values())) - next(iter(results.values()))
+        )
+        assert error.max() <= (1e-6 if name.startswith("kws") else 0)
