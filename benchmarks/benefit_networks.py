@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from finn_networks import QuantizedBuilder
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -493,6 +494,20 @@ def narrow_weights() -> onnx.ModelProto:
     return n.model(x, opset=21)
 
 
+def few_bits() -> onnx.ModelProto:
+    """Return quantized layers of 2 bits with batch normalization, in QONNX."""
+    b = QuantizedBuilder(2)
+    x = b.quantized("input", "pixels", 8, 2.0**-7, narrow=False)
+    for i, channels in enumerate((8, 32)):
+        w = b.weights(f"conv{i}", (32, channels, 3, 3), 2, 1.0)
+        x = b.node("Conv", f"conv{i}", [x, w], kernel_shape=[3, 3])
+        x = b.norm(x, f"conv{i}.norm", 32, 3.0 * channels**0.5)
+        x = b.quantized(x, f"conv{i}.act", 2, 1.0)
+    x = b.node("Flatten", "flatten", [x])
+    x = b.node("MatMul", "fc", [x, b.weights("fc", (512, 10), 2, 1.0)])
+    return b.network((1, 8, 8, 8), x, 10)
+
+
 def silu_between_qdq() -> onnx.ModelProto:
     """Return Q/DQ around layers with SiLU, and data movement before QuantizeLinear."""
     n = Net(36)
@@ -663,6 +678,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "sub_bands": sub_bands,
     "slopes_per_channel": slopes_per_channel,
     "narrow_weights": narrow_weights,
+    "few_bits": few_bits,
     "silu_between_qdq": silu_between_qdq,
     "wide_values": wide_values,
     "far_rows": far_rows,
