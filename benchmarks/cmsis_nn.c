@@ -9,6 +9,19 @@
 #error "this compiler or these flags select the code for cores without Helium"
 #endif
 
+/* Functions for weights of 4 bits have equal parameters, and products no scratch memory. */
+#if BITS == 4
+#define CONVOLVE(kind) arm_convolve_wrapper_s4##kind
+#define CONVOLVE_EACH(kind) arm_depthwise_conv_wrapper_s4##kind
+#define MULTIPLY arm_fully_connected_s4
+#define MULTIPLY_BYTES(filter) 0
+#else
+#define CONVOLVE(kind) arm_convolve_wrapper_s8##kind
+#define CONVOLVE_EACH(kind) arm_depthwise_conv_wrapper_s8##kind
+#define MULTIPLY arm_fully_connected_s8
+#define MULTIPLY_BYTES(filter) arm_fully_connected_s8_get_buffer_size(filter)
+#endif
+
 enum call { CONVOLUTION, DEPTHWISE, PRODUCT, AVERAGE, MAXIMUM, ADD, SOFTMAX };
 
 struct layer {
@@ -44,11 +57,10 @@ static int32_t scratch_bytes(const struct layer *l)
   const cmsis_nn_dw_conv_params params = depthwise(l);
   switch (l->call) {
     case CONVOLUTION:
-      return arm_convolve_wrapper_s8_get_buffer_size(&l->window, &l->input, &l->filter, &l->output);
+      return CONVOLVE(_get_buffer_size)(&l->window, &l->input, &l->filter, &l->output);
     case DEPTHWISE:
-      return arm_depthwise_conv_wrapper_s8_get_buffer_size(&params, &l->input, &l->filter,
-                                                           &l->output);
-    case PRODUCT: return arm_fully_connected_s8_get_buffer_size(&l->filter);
+      return CONVOLVE_EACH(_get_buffer_size)(&params, &l->input, &l->filter, &l->output);
+    case PRODUCT: return MULTIPLY_BYTES(&l->filter);
     case AVERAGE: return arm_avgpool_s8_get_buffer_size(l->output.w, l->output.c);
     default: return 0;
   }
@@ -69,19 +81,18 @@ static arm_cmsis_nn_status run(const struct layer *l, const struct data *d)
   const cmsis_nn_per_channel_quant_params per_channel = {d->multiplier, d->shift};
   switch (l->call) {
     case CONVOLUTION:
-      return arm_convolve_wrapper_s8(&d->scratch, w, &per_channel, &l->input, d->input, &l->filter,
-                                     d->filter, &bias, d->bias, &l->output, d->output);
+      return CONVOLVE()(&d->scratch, w, &per_channel, &l->input, d->input, &l->filter, d->filter,
+                        &bias, d->bias, &l->output, d->output);
     case DEPTHWISE: {
       const cmsis_nn_dw_conv_params params = depthwise(l);
-      return arm_depthwise_conv_wrapper_s8(&d->scratch, &params, &per_channel, &l->input, d->input,
-                                           &l->filter, d->filter, &bias, d->bias, &l->output,
-                                           d->output);
+      return CONVOLVE_EACH()(&d->scratch, &params, &per_channel, &l->input, d->input, &l->filter,
+                             d->filter, &bias, d->bias, &l->output, d->output);
     }
     case PRODUCT: {
       const cmsis_nn_fc_params params = {w->input_offset, 0, w->output_offset, w->activation};
       const cmsis_nn_per_tensor_quant_params quant = {d->multiplier[0], d->shift[0]};
-      return arm_fully_connected_s8(&d->scratch, &params, &quant, &l->input, d->input, &l->filter,
-                                    d->filter, &bias, d->bias, &l->output, d->output);
+      return MULTIPLY(&d->scratch, &params, &quant, &l->input, d->input, &l->filter, d->filter,
+                      &bias, d->bias, &l->output, d->output);
     }
     case AVERAGE:
     case MAXIMUM: {
@@ -121,13 +132,14 @@ int main(void)
   while (transfer(0x06, in, &l, sizeof l) == 0) {
     taken = 0;
     int32_t *const channels = take(3 * l.output.c * 4);
+    const int32_t filter = l.call <= PRODUCT ? (size(l.filter) * BITS + 7) / 8 : size(l.filter);
     const cmsis_nn_context scratch = {take(scratch_bytes(&l)), scratch_bytes(&l)};
     const struct data d = {
-      take(size(l.input)), take(size(l.filter)), take(size(l.output)),
+      take(size(l.input)), take(filter), take(size(l.output)),
       channels, channels + l.output.c, channels + 2 * l.output.c, scratch,
     };
     if (transfer(0x06, in, d.input, (uint32_t)size(l.input)) != 0 ||
-        transfer(0x06, in, d.filter, (uint32_t)size(l.filter)) != 0 ||
+        transfer(0x06, in, d.filter, (uint32_t)filter) != 0 ||
         transfer(0x06, in, channels, (uint32_t)l.output.c * 12) != 0)
       return 5;
     prepare(&l, &d);

@@ -492,8 +492,8 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
     if widened:
         remark(
             f"target c: note: {widened} layer{'s' * (widened > 1)} with weights below 8 bits "
-            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels (such as "
-            "Helium) read bytes: 8 bits are as small and more accurate"
+            f"{'are' if widened > 1 else 'is'} stored in bytes, because the kernels read "
+            "bytes: 8 bits are as small and more accurate"
         )
 
 

@@ -17,11 +17,16 @@ from ceras_ir.backends.c.helium_output import ITEMS, Cost, Finish, HeliumLayer, 
 from ceras_ir.backends.c.helium_tiles import (
     BLOCK,
     BLOCK_ORDER,
+    NIBBLE_BITS,
     VECTOR_BYTES,
     added,
+    as_nibbles,
     cycles_per_instruction,
+    nibble_text,
+    unpacked,
 )
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import stored_bits
 from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
@@ -67,6 +72,8 @@ class Depthwise:
     """The bytes of an element of the input."""
     in_order: bool
     """Whether sums are stored in the order of channels, not in the order of blocks."""
+    is_packed: bool
+    """Whether weights have four bits. A stored vector has those of two taps."""
 
     @classmethod
     def of(cls, op: Conv2dOp, sums: Sums, stage: OutputStage, pitch: int) -> "Depthwise":
@@ -75,7 +82,10 @@ class Depthwise:
         # Vectors of a block that is not full would load a residual beyond the end.
         exceeds = op.residual is not None and len(weights) % BLOCK > 0
         in_order = item > 1 or not stage.in_blocks or exceeds
-        return cls(weights, shape_of(op.weights)[2], pitch, item, in_order)
+        is_packed = stored_bits(sums) <= NIBBLE_BITS
+        # The totals of several groups need all registers.
+        is_packed &= item > 1 or len(depthwise_groups(weights)) == 1
+        return cls(weights, shape_of(op.weights)[2], pitch, item, in_order, is_packed)
 
     @property
     def lanes(self) -> int:
@@ -102,23 +112,36 @@ class Depthwise:
     def packed(self) -> NDArray[np.int8]:
         """
         Pack the weights as [vector of channels, tap, channel], with zeros for channels after the
-        last.
+        last. Weights of four bits are in pairs of taps.
         """
         full = np.zeros((self.padded, self.taps.shape[1]), np.int8)
         full[: self.channels] = self.taps
         split = full.reshape(-1, self.lanes, self.taps.shape[1])
-        return np.ascontiguousarray(split.transpose(0, 2, 1))
+        ordered = np.ascontiguousarray(split.transpose(0, 2, 1))
+        if not self.is_packed:
+            return ordered
+        pairs = np.pad(ordered, ((0, 0), (0, ordered.shape[1] % 2), (0, 0)))
+        return as_nibbles(pairs[:, 0::2], pairs[:, 1::2])
+
+    @property
+    def stored_taps(self) -> int:
+        """The number of vectors of weights that are stored for a vector of channels."""
+        taps = self.taps.shape[1]
+        return -(-taps // 2) if self.is_packed else taps
 
     def function(self, layer: Layer) -> str:
         """Add the C function to the kernels, and return its name."""
         groups = "_".join(str(len(group)) for group in self._groups())
-        order = "s" if self.in_order else "b"
+        order = ("s" if self.in_order else "b") + ("_packed" if self.is_packed else "")
+        weight = f"w[{self.lanes} * {'(t / 2)' if self.is_packed else 't'} + channel]"
         return layer.kernels.use(
             "helium_depthwise",
             NAME=f"s{8 * self.item}_{self.columns}_{self.channels}_{self.pitch}_{groups}_{order}",
             IN=f"int{8 * self.item}_t",
             STEPS="\n".join(f'    "{line}\\n\\t"' for line in self.steps()),
             TAPS=str(self.taps.shape[1]),
+            STORED=str(self.stored_taps),
+            WEIGHT=nibble_text(weight, "t") if self.is_packed else weight,
             COLUMNS=str(self.columns),
             CHANNELS=str(self.channels),
             PITCH=str(self.pitch // self.item),
@@ -160,10 +183,32 @@ class Depthwise:
             return [f"{load}, #{step}"]
         return [load, *added("r3", step)]
 
-    def _bytes(self) -> list[str]:
+    def _tap_of(self, tap: int) -> list[str]:
+        """
+        Return the instructions that extract the packed weights of a tap. Those of a pair of taps
+        are loaded to q6; the first are extracted to q7, the second in place.
+        """
+        load = "vldrb.8 q6, [r2], #16" if self.item == 1 else "vldrb.s16 q6, [r2], #8"
+        low, high = unpacked("q7", "q6", self.item)
+        return high if tap % 2 else [load, *low]
+
+    def _packed_bytes(self) -> list[str]:
+        """Return the instructions for packed weights: a single group, so q4 to q7 are free."""
         lines: list[str] = []
+        for tap in range(self.taps.shape[1]):
+            w = "q6" if tap % 2 else "q7"
+            lines += [*self._tap_of(tap), *self._load(tap)]
+            if tap == 0:
+                lines += [f"vmullb.s8 q2, q0, {w}", f"vmullt.s8 q3, q0, {w}"]
+                continue
+            lines += [f"vmullb.s8 q1, q0, {w}", "vadd.i16 q2, q2, q1"]
+            lines += [f"vmullt.s8 q0, q0, {w}", "vadd.i16 q3, q3, q0"]
+        return lines
+
+    def _bytes(self) -> list[str]:
+        lines = self._packed_bytes() if self.is_packed else list[str]()
         for number, group in enumerate(self._groups()):
-            for tap in group:
+            for tap in () if self.is_packed else group:
                 lines += self._load(tap)
                 if tap == group[0]:
                     lines += ["vldrb.8 q1, [r2], #16", "vmullb.s8 q2, q0, q1"]
@@ -187,11 +232,13 @@ class Depthwise:
     def _halves(self) -> list[str]:
         lines: list[str] = []
         for tap in range(self.taps.shape[1]):
-            lines += [*self._load(tap), "vldrb.s16 q1, [r2], #8"]
+            w = ("q6" if tap % 2 else "q7") if self.is_packed else "q1"
+            lines += self._load(tap)
+            lines += self._tap_of(tap) if self.is_packed else ["vldrb.s16 q1, [r2], #8"]
             if tap == 0:
-                lines += ["vmullb.s16 q4, q0, q1", "vmullt.s16 q5, q0, q1"]
+                lines += [f"vmullb.s16 q4, q0, {w}", f"vmullt.s16 q5, q0, {w}"]
             else:
-                lines += ["vmullb.s16 q2, q0, q1", "vmullt.s16 q3, q0, q1"]
+                lines += [f"vmullb.s16 q2, q0, {w}", f"vmullt.s16 q3, q0, {w}"]
                 lines += ["vadd.i32 q4, q4, q2", "vadd.i32 q5, q5, q3"]
         return [*lines, "vst20.32 {q4, q5}, [r0]", "vst21.32 {q4, q5}, [r0]!"]
 
@@ -217,7 +264,8 @@ def depthwise(of: HeliumLayer) -> None:
     stride_h, stride_w = op.strides.get_values()
     band = Band.of(op, layer.options.workspace - SUM_BYTES * channels)
     kernel = Depthwise.of(op, of.sums, of.stage, band.row_bytes)
-    function, size = kernel.function(layer), kernel.taps.shape[1] * kernel.padded
+    function, size = kernel.function(layer), kernel.stored_taps * kernel.padded
+    layer.packed_bits = NIBBLE_BITS if kernel.is_packed else 0
     w = layer.constant("weights", "int8_t", size, 1, kernel.packed)
     layer.scratch("int32_t", "sums", kernel.padded, SUM_BYTES)
     is_padded = not kernel.in_order

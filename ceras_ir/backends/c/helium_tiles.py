@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.packed_weights import stored_bits
+from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.dialects.quant import BYTE_BITS
 
 VECTOR_BYTES = 16
 """The bytes of a Helium vector."""
@@ -69,7 +72,35 @@ def output_order(n: int, *, in_blocks: bool) -> NDArray[np.int64]:
     return order
 
 
-ARITHMETIC = re.compile(r"v(mla|mul|mov|add|dup)")
+ARITHMETIC = re.compile(r"v(mla|mul|mov|add|dup|shl|shr)")
+
+NIBBLE_BITS = BYTE_BITS // 2
+"""The bits in which weights are stored if they fit: two vectors of weights in 16 bytes."""
+
+NIBBLE_SCALE = 1 << NIBBLE_BITS
+
+
+def fits_nibbles(sums: Sums) -> bool:
+    """
+    Return whether weights have at most four bits, and the sums of products with 16 times the
+    weights fit 32 bits.
+    """
+    return stored_bits(sums) <= NIBBLE_BITS and sums.raw_bound * NIBBLE_SCALE < LIMIT
+
+
+def as_nibbles(first: NDArray[np.int8], second: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return bytes with the first weight in the low four bits, and the second in the high bits."""
+    both = (first & (NIBBLE_SCALE - 1)) | (second << NIBBLE_BITS)
+    return both.astype(np.uint8).view(np.int8)
+
+
+def nibble_text(byte: str, index: str) -> str:
+    """
+    Return the C expression of a weight in `byte`: of the low four bits if the C expression `index`
+    is even, else of the high four bits.
+    """
+    half = NIBBLE_SCALE // 2
+    return f"({index} & 1 ? {byte} >> 4 : (({byte} & {NIBBLE_SCALE - 1}) ^ {half}) - {half})"
 
 
 def cycles_per_instruction(lines: Sequence[str]) -> float:
@@ -106,6 +137,8 @@ class Tile:
     """The distance between two rows of a window."""
     item: int
     """The bytes of an element of the input."""
+    is_packed: bool
+    """Whether weights have four bits. A stored vector has those of two filters."""
 
     @property
     def filters(self) -> int:
@@ -133,7 +166,13 @@ class Tile:
         filters.
         """
         loops, is_nested = self.vectors // self.steps, self.vectors > self.steps and self.rows > 1
-        each = self.rows * self.vectors * (self.positions + self.filters + self.sums) + 14
+        weights = self.filters
+        if self.is_packed:
+            low, high = self._unpacked("q2", "q3")
+            weights = self.filters // 2 * (1 + len(low) + len(high))
+        each = self.rows * self.vectors * (self.positions + weights + self.sums) + 14
+        if self.is_scaled:
+            each += self.sums // 2
         if self.rows > 1:
             each += self.rows * (self.positions + 5 * is_nested)
         if self.rows * loops > 1:
@@ -147,12 +186,15 @@ class Tile:
     def packed(self, weights: NDArray[np.integer]) -> NDArray[np.int8]:
         """
         Pack weights [filters, rows, elements] as [group, row, vector, filter, lane], padded with
-        zeros.
+        zeros. Weights of four bits are in pairs of filters.
         """
         count, rows, length = weights.shape
         more = ((0, -count % self.filters), (0, 0), (0, self.vectors * self.lanes - length))
         split = np.pad(weights, more).reshape(-1, self.filters, rows, self.vectors, self.lanes)
-        return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).astype(np.int8)
+        ordered = np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).astype(np.int8)
+        if not self.is_packed:
+            return ordered
+        return as_nibbles(ordered[:, :, :, 0::2], ordered[:, :, :, 1::2])
 
     def packed_bytes(self, filters: int) -> int:
         """
@@ -160,14 +202,20 @@ class Tile:
         complete groups.
         """
         groups = -(-filters // self.filters)
-        return groups * self.filters * self.rows * self.vectors * self.lanes
+        count = groups * self.filters * self.rows * self.vectors * self.lanes
+        return count // 2 if self.is_packed else count
 
     def function(self, layer: Layer) -> str:
         """Add the C function of the tile to the kernels, and return its name."""
         text = "\n".join(f'    "{line}\\n\\t"' for line in self._assembler())
         shape = f"{self.positions}_{self.rows}x{self.vectors}_{self.pixel}_{self.pitch}"
+        shape += "_packed" if self.is_packed else ""
         return layer.kernels.use(
             "helium_tile",
+            GROUP=str(self.packed_bytes(self.filters)),
+            STORED=str(self.filters // 2 if self.is_packed else self.filters),
+            FILTER="f / 2" if self.is_packed else "f",
+            WEIGHT=nibble_text("filter[k]", "f") if self.is_packed else "filter[k]",
             NAME=f"{'s8' if self.item == 1 else 's16'}_{shape}",
             IN=f"int{8 * self.item}_t",
             POSITIONS=str(self.positions),
@@ -213,6 +261,10 @@ class Tile:
         if is_nested:
             lines += [*self._next_row(), f"ldr {COUNTER}, [sp, #24]", f"subs {COUNTER}, #1"]
             lines += [f"str {COUNTER}, [sp, #24]", f"mov {COUNTER}, #{loops}", "bne 2b"]
+        if self.is_scaled:
+            lines += [
+                f"asr {total}, {total}, #{NIBBLE_BITS}" for total in SUM_REGISTERS[: self.sums : 2]
+            ]
         lines.append("ldr r1, [sp, #16]")
         for first in range(0, self.sums, 2):
             position, filters = divmod(first, self.filters)
@@ -246,18 +298,50 @@ class Tile:
             "vldrh.16", "vldrb.s16", "s16"
         )  # fmt: skip
         product = "vmladav" if is_first else "vmladava"
-        weights = [f"q{4 - self.filters + f}" for f in range(self.filters)]
-        weights = weights if self.filters == 2 else ["q1", "q2", "q3", "q1"]
+        weights = ["q2", "q3"] if self.filters == 2 else ["q1", "q2", "q3", "q1"]
+        if self.is_packed and self.filters == 4:
+            weights = ["q1", "q2", "q3", "q2"]
         lines: list[str] = []
         for p in range(self.positions):
             x = f"q{p % 2}" if self.filters == 2 else "q0"
             lines.append(f"{load} {x}, [{SOURCE_REGISTERS[p]}], #16")
             for f, w in enumerate(weights):
-                if p == 0:
-                    lines.append(f"{widened} {w}, [{WEIGHTS}], #{self.lanes}")
+                if p == 0 and (f % 2 == 0 or not self.is_packed):
+                    pair = weights[f + 1] if self.is_packed else w
+                    lines.append(f"{widened} {pair}, [{WEIGHTS}], #{self.lanes}")
+                if p == 0 and self.is_packed:
+                    low, high = self._unpacked(weights[f - f % 2], weights[f - f % 2 + 1])
+                    lines += high if f % 2 else low
                 total = SUM_REGISTERS[p * self.filters + f]
                 lines.append(f"{product}.{kind} {total}, {x}, {w}")
         return lines
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the sums of even filters are 16 times the sums of products."""
+        return self.is_packed and self.item == 1
+
+    def _unpacked(self, even: str, both: str) -> tuple[list[str], list[str]]:
+        """
+        Return the instructions that extract the weights of the even filter from the register `both`
+        to `even`, and those that extract the weights of the odd filter in place. Bytes of the even
+        filter are 16 times the weights.
+        """
+        low, high = unpacked(even, both, self.item)
+        return low[:1] if self.is_scaled else low, high
+
+
+def unpacked(low: str, both: str, item: int) -> tuple[list[str], list[str]]:
+    """
+    Return the instructions that extract the low four bits of elements of `item` bytes from the
+    register `both` to `low`, and those that extract the next four bits in place.
+    """
+    bits = BYTE_BITS * item
+    above = bits - NIBBLE_BITS
+    shifted = f"vshl.i{bits} {low}, {both}, #{above}"
+    return [shifted, f"vshr.s{bits} {low}, {low}, #{above}"], [
+        f"vshr.s{bits} {both}, {both}, #{NIBBLE_BITS}"
+    ]
 
 
 def added(register: str, distance: int) -> list[str]:

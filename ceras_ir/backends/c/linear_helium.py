@@ -15,7 +15,14 @@ from ceras_ir.backends.c.dsp_tiles import earlier
 from ceras_ir.backends.c.helium_band import Band
 from ceras_ir.backends.c.helium_depthwise import depthwise, depthwise_cost
 from ceras_ir.backends.c.helium_output import ITEMS, Cost, Finish, HeliumLayer, OutputStage
-from ceras_ir.backends.c.helium_tiles import MAX_OUTPUTS, VECTOR_BYTES, Tile, output_order
+from ceras_ir.backends.c.helium_tiles import (
+    MAX_OUTPUTS,
+    NIBBLE_BITS,
+    VECTOR_BYTES,
+    Tile,
+    fits_nibbles,
+    output_order,
+)
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.sums import Geometry, Sums, analyse
 from ceras_ir.backends.c.values import value_type
@@ -66,7 +73,9 @@ class Plan:
     """The number of instructions that copy the input."""
 
     @classmethod
-    def of(cls, op: LinearOperation, geometry: Geometry, workspace: int) -> "Plan":
+    def of(
+        cls, op: LinearOperation, geometry: Geometry, workspace: int, *, is_packed: bool
+    ) -> "Plan":
         """
         Return the plan with the fewest modelled instructions for a layer other than a depthwise
         convolution. Copies of the input use at most about `workspace` bytes.
@@ -74,7 +83,7 @@ class Plan:
         item = ITEMS[value_type(op.input)]
         lanes = VECTOR_BYTES // item
         if geometry.is_direct:
-            return cls._direct(geometry, workspace, item)
+            return cls._direct(geometry, workspace, item, is_packed=is_packed)
         assert isinstance(op, Conv2dOp)
         channels, (_, _, out_columns, _) = shape_of(op.input)[3], shape_of(op.result)
         _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -88,7 +97,7 @@ class Plan:
         patches = band.blocks * band.rows * out_columns
         found = [
             cls(
-                Tile(count, 1, vectors, vectors * lanes, 0, item),
+                Tile(count, 1, vectors, vectors * lanes, 0, item, is_packed),
                 band.rows,
                 band,
                 True,
@@ -96,12 +105,14 @@ class Plan:
             )
         ]
         for count in range(min(POSITIONS, out_columns), 0, -1):
-            tile = Tile(count, kernel_h, -(-row // lanes), stride * channels, pitch, item)
+            tile = Tile(
+                count, kernel_h, -(-row // lanes), stride * channels, pitch, item, is_packed
+            )
             found.append(cls(tile, band.rows, band, False, band.instructions))
         return min(found, key=lambda plan: plan.instructions(geometry, out_columns))
 
     @classmethod
-    def _direct(cls, geometry: Geometry, workspace: int, item: int) -> "Plan":
+    def _direct(cls, geometry: Geometry, workspace: int, item: int, *, is_packed: bool) -> "Plan":
         lanes, k, rows = VECTOR_BYTES // item, geometry.k, geometry.positions
         filling = 0.0
         if k % lanes:
@@ -109,7 +120,8 @@ class Plan:
             room = max((workspace - SUMS_BYTES - VECTOR_BYTES) // (k * item), 1)
             rows = -(-rows // -(-rows // room))
             filling = 3 * geometry.positions * k / lanes
-        return cls(Tile(min(POSITIONS, rows), 1, -(-k // lanes), k, 0, item), rows, filling=filling)
+        tile = Tile(min(POSITIONS, rows), 1, -(-k // lanes), k, 0, item, is_packed)
+        return cls(tile, rows, filling=filling)
 
     def has_copy(self, geometry: Geometry) -> bool:
         """
@@ -151,7 +163,7 @@ def helium_cost(op: LinearOperation, workspace: int) -> Cost:
     if geometry.is_depthwise:
         assert isinstance(op, Conv2dOp)
         return depthwise_cost(op, sums, stage, workspace)
-    plan = Plan.of(op, geometry, workspace)
+    plan = Plan.of(op, geometry, workspace, is_packed=fits_nibbles(sums))
     rows = plan.tiles(geometry, columns) * plan.tile.positions
     products = plan.instructions(geometry, columns)
     outputs = stage.cost(geometry.n, has_residual=op.residual is not None)
@@ -164,7 +176,9 @@ def helium_linear(layer: Layer, op: LinearOperation, geometry: Geometry, sums: S
     if geometry.is_depthwise:
         depthwise(of)
         return
-    plan = Plan.of(op, geometry, layer.options.workspace)
+    is_packed = fits_nibbles(sums)
+    plan = Plan.of(op, geometry, layer.options.workspace, is_packed=is_packed)
+    layer.packed_bits = NIBBLE_BITS if is_packed else 0
     if plan.band is None:
         _rows(of, plan)
     elif plan.has_patches:
@@ -264,7 +278,7 @@ def _outputs(of: HeliumLayer, plan: Plan, x: str, at: str) -> list[str]:
             f"{multiply}({sums}, {x}, {w}, {-(-n // tile.filters)});",
             finish.call(f"({at}) * {n}", "", tile.positions, str(n)),
         ]
-    size = tile.rows * tile.vectors * tile.lanes
+    size = tile.packed_bytes(tile.filters) // tile.filters
     return [
         f"for (int32_t o = 0; o < {n}; o += {MAX_OUTPUTS}) {{",
         f"  const int32_t count = {n} - o < {MAX_OUTPUTS} ? {n} - o : {MAX_OUTPUTS};",

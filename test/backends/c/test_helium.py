@@ -8,7 +8,7 @@ import pytest
 from c_harness import Array, check, constant, make_network, needs_arm, place, random_inputs
 from firmware import write_files
 from slow_cases import first_fast
-from xdsl.dialects.builtin import ModuleOp, i8, i16, i32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.backends.c.costs import instructions
@@ -91,10 +91,12 @@ def layer(seed: int) -> ModuleOp:
         )
         result = [1, *sides, weights_shape[0]]
     n, k = weights_shape[0], int(np.prod(weights_shape[1:]))
-    largest = pick.choice((127, 127, 20))
+    # Weights of four bits are packed.
+    width = 4 if seed % 3 == 1 else 8
+    largest = pick.choice((127, 127, 20)) if width == 8 else 7
     weights = rng.integers(-largest, largest + 1, weights_shape).astype(np.int8)
     if pick.random() < 0.3:
-        weights[rng.random(weights_shape) < 0.1] = -128
+        weights[rng.random(weights_shape) < 0.1] = -(1 << (width - 1))
     biases = rng.integers(-3000, 3000, n).astype(np.int32)
     wide = 8 * (x_storage == i16) - 6 * (y_storage == i16)
     attribute = requant(pick, n, max(6 + (k.bit_length() + 1) // 2 + wide, 0), y_type)
@@ -103,7 +105,7 @@ def layer(seed: int) -> ModuleOp:
     shifts = pick.choice((0, 3, [pick.randrange(4) for _ in range(n)])) if has_residual else None
 
     def operation(x: SSAValue, residual: SSAValue) -> list[SSAValue]:
-        w = constant(weights, UniformType(0.25))
+        w = constant(weights, UniformType(0.25, storage=IntegerType(width)))
         b = constant(biases, UniformType(2**-6, storage=i32))
         more = residual if has_residual else None
         if kind == "product":

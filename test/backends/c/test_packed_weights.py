@@ -48,6 +48,9 @@ OPTIONS = {
     "file": COptions(weights="file"),
 }
 
+HELIUM = COptions(vectors=False, dsp=True, helium=True, winograd=0, workspace=2048)
+"""Helium stores weights of at most 4 bits in 4 bits, other weights in bytes."""
+
 
 def layer(seed: int, width: int) -> ModuleOp:
     """Return a random layer with weights of `width` bits, extremes included."""
@@ -156,6 +159,23 @@ def test_words_have_the_weights(width: int, lanes: int):
 def test_c_equals_the_interpreter(seed: int, width: int, options: str):
     module = layer(seed, width)
     check(module, options=OPTIONS[options])
+
+
+@pytest.mark.parametrize(("width", "bits"), ((2, 4), (4, 4), (5, 8)))
+@pytest.mark.parametrize("groups", (1, 64))
+def test_helium_stores_nibbles(groups: int, width: int, bits: int):
+    element = UniformType(0.25, storage=IntegerType(width))
+    filters = stored(np.random.default_rng(width), element, (64, 4, 4, 64 // groups))
+
+    def conv(x: SSAValue) -> list[SSAValue]:
+        w, y_type = constant(filters, element), UniformType(1.0)
+        return [Conv2dOp(x, w, groups=groups, result_element=y_type, requant=RequantAttr(9)).result]
+
+    module = make_network([(UniformType(0.5), (1, 9, 9, 64))], conv)
+    model = build(place(module.clone()), HELIUM)
+    weights = {c.nbytes for c in model.pool.constants if c.name == "layer_0_weights"}
+    assert weights == {64 * 16 * 64 // groups * bits // 8}
+    check(module, options=HELIUM)
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -14,13 +14,13 @@ static void helium_depthwise_@NAME@(int32_t *sums __attribute__((unused)),
 static void helium_depthwise_@NAME@(int32_t *restrict sums, const @IN@ *restrict x,
                                     const int8_t *restrict w)
 {
-  for (int32_t b = 0; b < @BLOCKS@; ++b, x += @LANES@, w += @LANES@ * @TAPS@) {
+  for (int32_t b = 0; b < @BLOCKS@; ++b, x += @LANES@, w += @LANES@ * @STORED@) {
     for (int32_t i = 0; i < @LANES@; ++i) {
       const int32_t channel = @CHANNEL@;
       uint32_t sum = 0;
       for (int32_t t = 0; t < @TAPS@; ++t) {
         const int32_t at = t / @COLUMNS@ * @PITCH@ + t % @COLUMNS@ * @CHANNELS@;
-        sum += (uint32_t)(x[at + channel] * w[@LANES@ * t + channel]);
+        sum += (uint32_t)(x[at + channel] * @WEIGHT@);
       }
       *sums++ = (int32_t)sum;
     }

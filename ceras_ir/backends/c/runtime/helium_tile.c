@@ -16,14 +16,14 @@ static void helium_tile_@NAME@(int32_t *sums __attribute__((unused)),
 #else
 static void helium_tile_@NAME@(int32_t *sums, const @IN@ *x, const int8_t *w, int32_t groups)
 {
-  for (int32_t g = 0; g < groups; ++g, w += @ROWS@ * @VECTORS@ * @FILTERS@ * @LANES@) {
+  for (int32_t g = 0; g < groups; ++g, w += @GROUP@) {
     for (int32_t p = 0; p < @POSITIONS@; ++p) {
       for (int32_t f = 0; f < @FILTERS@; ++f) {
-        const int8_t *filter = w + f * @LANES@;
+        const int8_t *filter = w + @FILTER@ * @LANES@;
         uint32_t sum = 0;
-        for (int32_t i = 0; i < @ROWS@ * @VECTORS@; ++i, filter += @FILTERS@ * @LANES@) {
+        for (int32_t i = 0; i < @ROWS@ * @VECTORS@; ++i, filter += @STORED@ * @LANES@) {
           const @IN@ *from = x + p * @PIXEL@ + i / @VECTORS@ * @PITCH@ + i % @VECTORS@ * @LANES@;
-          for (int32_t k = 0; k < @LANES@; ++k) sum += (uint32_t)(from[k] * filter[k]);
+          for (int32_t k = 0; k < @LANES@; ++k) sum += (uint32_t)(from[k] * @WEIGHT@);
         }
         sums[p * @WIDTH@ + g * @FILTERS@ + f] = (int32_t)sum;
       }
