@@ -501,9 +501,9 @@ def _pooled(net: _Drawn, x: str) -> str | None:
         return a.reshape(n, c, h // 2, 2, w // 2, 2)
 
     more: dict[str, Attribute] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    net.is_plain = False
     if net.chance(0.6):
         return net.add("MaxPool", x, lambda v: windows(v).max((3, 5)), **more)
-    net.is_plain = False
     return net.add("AveragePool", x, lambda v: windows(v).mean((3, 5)), **more)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from xdsl.dialects.builtin import (
     Float32Type,
+    IntAttr,
     IntegerType,
     Signedness,
     StringAttr,
@@ -18,7 +19,7 @@ from xdsl.dialects.builtin import (
     i8,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.c.names import EncodingChoice, EncodingOptions
@@ -108,15 +109,15 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
             constant = layer.weights.owner
             if not isinstance(constant, ConstantOp) or constant.encoded or constant.is_elided:
                 continue
-            weights = constant.array()
+            weights, element = _signed(constant)
             if (1 - float((weights != 0).mean())) < MIN_ZERO_SHARE:
                 continue
             cost = self.cost(layer, weights)
             if cost is None or cost.sparse >= cost.dense:
                 continue
-            value, element = smallest(weights), element_of(layer.weights)
-            if isinstance(element, UniformType) and element.width < BYTE_BITS:
-                if packed_bytes(value) >= element.packed_bytes(value.shape):
+            value, stored = smallest(weights), quantized_element(layer.weights)
+            if isinstance(element, UniformType) and stored and stored.width < BYTE_BITS:
+                if packed_bytes(value) >= stored.packed_bytes(value.shape):
                     continue
                 element = element.widened(BYTE_BITS)  # Encodings have values of 8 bits.
             new = ConstantOp(value, TensorType(element, value.shape), location=constant.location)
@@ -135,6 +136,29 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
             return host_cost(layer, weights)
         dense = _dense_instructions(layer, board)
         return core_cost(layer, weights, has_pairs=board.has_dsp, dense=dense)
+
+
+def _signed(constant: ConstantOp) -> tuple[NDArray[np.generic], Attribute]:
+    """
+    Return weights and their element type. Integers with a zero point, or without a sign, become
+    signed bytes with the zero point 0 if these hold them.
+    """
+    import numpy as np
+
+    from ceras_ir.backends.c.sums import centred_weights
+
+    weights, element = constant.array(), element_of(constant.result)
+    if not isinstance(element, UniformType):
+        return weights, element
+    if element.is_signed and not any(point.data for point in element.zero_points):
+        return weights, element
+    centred = centred_weights(constant)
+    if np.abs(centred.astype(np.int64)).max() > np.iinfo(np.int8).max:
+        return weights, element
+    scales = [scale.data for scale in element.scales]
+    axis = element.axis.data if isinstance(element.axis, IntAttr) else None
+    byte = UniformType(scales if element.is_per_axis else scales[0], storage=i8, axis=axis)
+    return centred.astype(np.int8).reshape(weights.shape), byte
 
 
 def _has_kernel(layer: LinearOperation) -> bool:

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from c_harness import constant, make_network
+from c_harness import check, constant, make_network, random_inputs
 from slow_cases import first_fast
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.passes import ChooseEncodingsPass
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.network import run
 
 SHARES = (0.0, 0.3, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
 
@@ -68,3 +69,31 @@ def test_choice_turns_once(name: str, board: str | None, is_float: bool):
     assert not by_share[0.3]
     if name not in SMALL:
         assert by_share[0.94] and ratios[SHARES.index(0.3)] > 1
+
+
+@pytest.mark.parametrize(
+    ("width", "signed", "point"),
+    [(8, True, 3), (8, False, 0), (8, False, 128), (4, True, 3), (4, False, 8), (2, False, 2)],
+)
+def test_zero_points_and_types_without_sign(width: int, signed: bool, point: int):
+    """Encoded weights are signed bytes with the zero point 0."""
+    sign = Signedness.SIGNLESS if signed else Signedness.UNSIGNED
+    element = UniformType(0.25, point, storage=IntegerType(width, sign))
+    rng, size = np.random.default_rng(width), (32, 3, 3, 16)
+    low, high = max(element.low, point - 60), min(element.high, point + 60)
+    weights = rng.integers(low, high + 1, size).astype(np.int8 if signed else np.uint8)
+    weights[rng.random(size) < 0.92] = point
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        op = Conv2dOp(
+            x, constant(weights, element), result_element=UniformType(1.0),
+            padding=[1] * 4, requant=RequantAttr(7),
+        )  # fmt: skip
+        return [op.result]
+
+    module = make_network([(UniformType(0.5, 2), (1, 12, 12, 16))], build)
+    inputs = random_inputs(module)
+    expected = run(module, inputs)["output0"]
+    ChooseEncodingsPass().apply(Context(), module)
+    assert "#sparse" in str(module)
+    np.testing.assert_array_equal(check(module, inputs)["output0"], expected)
