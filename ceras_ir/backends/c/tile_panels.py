@@ -50,7 +50,7 @@ from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.quant import BYTE_BITS
 
-PANEL = "panel"
+PANEL = "unpacked"
 """The C name of the address of the weights of a panel, if they are packed."""
 
 

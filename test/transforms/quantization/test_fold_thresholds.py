@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from c_harness import check
+from c_tiles import BUILDS
 from finn_networks import NETWORKS, QuantizedBuilder, inputs
 from numpy.typing import NDArray
 
@@ -145,6 +146,7 @@ def test_networks_of_finn(name: str):
     error = np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max()
     # The last layer of the keyword spotter is a float product, whose sums are rounded.
     assert error <= (1e-6 if name.startswith("kws") else 0)
+    check(module, {"input": x}, flags=BUILDS["tiles"])
 
 
 @pytest.mark.parametrize("name", ["kws_w3a3", "cnv_w1a1", "cnv_w2a2"])
