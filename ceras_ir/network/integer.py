@@ -142,11 +142,11 @@ def quantize(
 ) -> NDArray[np.generic]:
     """
     Evaluate `graph.quantize`: divide by the scale in float32, round by `mode`, add the zero point,
-    clamp to the range of `element`. NaN gives the zero point. A bipolar result is 1 if the quotient
-    is at least 0, otherwise -1.
+    clamp to the range of `element`. NaN gives the zero point. A bipolar result is 1 if x is at
+    least 0, otherwise -1.
     """
     if element.is_bipolar:
-        return np.where(x / scales(element, x.ndim) >= 0, np.int8(1), np.int8(-1))
+        return np.where(x >= 0, np.int8(1), np.int8(-1))
     with np.errstate(invalid="ignore"):
         scaled = round_float(x / scales(element, x.ndim), mode)
     bounded = np.clip(np.nan_to_num(scaled, nan=0.0), -(2.0**31), 2.0**31 - 1)

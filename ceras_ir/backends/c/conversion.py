@@ -23,6 +23,7 @@ from ceras_ir.backends.c.values import (
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import QuantizeOp, shape_of
+from ceras_ir.dialects.graph.constant import is_bipolar
 from ceras_ir.dialects.quant import Rounding, UniformType
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network import integer
@@ -53,8 +54,6 @@ def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
 def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
     """Print `graph.quantize` with per-channel scales. A result of 32 bits raises `Refused`."""
     element, scales, points, channel = _tables(layer, op.result)
-    if element.is_bipolar:
-        raise Refused("a bipolar result with a scale per channel; use one for the tensor")
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
     if op.mode is not Rounding.HALF_EVEN:
@@ -103,22 +102,28 @@ def _divided(scale: float) -> str:
 
 @prints(QuantizeOp)
 def quantize(layer: Layer, op: QuantizeOp) -> None:
+    if is_bipolar(graph.element_of(op.result)):
+        _sign(layer, op)
+        return
     (_quantize_channels if _is_per_axis(op.result) else _quantize)(layer, op)
 
 
 @prints(graph.ScaledQuantizeOp)
 def scaled_quantize(layer: Layer, op: graph.ScaledQuantizeOp) -> None:
-    _quantize(layer, op, f" * {float_literal(op.factor.value.data)}")
+    factor = f" * {float_literal(op.factor.value.data)}"
+    (_sign if is_bipolar(graph.element_of(op.result)) else _quantize)(layer, op, factor)
+
+
+def _sign(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str = "") -> None:
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    body = [f"{y}[i] = ({value_type(op.result)})({x}[i]{factor} >= 0.0f ? 1 : -1);"]
+    layer.each(prod(shape_of(op.result)), body)
 
 
 def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str = "") -> None:
     element = quantized(op.result, "result")
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    if element.is_bipolar:
-        body = [f"{y}[i] = ({storage})({x}[i]{factor} {_divided(element.scale)} >= 0.0f ? 1 : -1);"]
-        layer.each(prod(shape_of(op.result)), body)
-        return
     low, high = element.low - point, element.high - point
     head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
     if isinstance(op, QuantizeOp) and op.mode is Rounding.HALF_AWAY:

@@ -188,7 +188,7 @@ class QuantizeOp(InputOperation):
     Return `clamp(round(x / scale) + zero_point, low, high)` of the result's element type. NaN
     becomes the zero point. After ONNX `QuantizeLinear`, which rounds ties to even. With `rounding =
     #graph<rounding half_away>`, ties are away from zero, as in the kernels of TensorFlow Lite. A
-    result of i1 is `x / scale >= 0 ? 1 : -1`, after `BipolarQuant` of QONNX.
+    result of i1 is `x >= 0 ? 1 : -1`, after `BipolarQuant` of QONNX.
 
         %q = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
