@@ -38,6 +38,7 @@ from ceras_ir.backends.dataflow.resources import (
 FITTED_SEEDS = 32
 KNOWN = (
     LogicPart.SUM, LogicPart.FUNCTION, LogicPart.PRODUCT, LogicPart.DIGIT, LogicPart.LAST_DIGIT,
+    LogicPart.LIMIT,
 )  # fmt: skip
 """
 A bit of a sum is an adder after a choice of two: a table of six inputs, or two tables of four. The

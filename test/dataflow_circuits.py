@@ -18,6 +18,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
     BlockWindows,
+    Column,
     Concatenation,
     Convolution,
     Feature,
@@ -44,6 +45,7 @@ from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.support.native import has_verilator
 
 Integers = NDArray[np.int64]
+INT8 = Column()
 
 needs_verilator = pytest.mark.skipif(not has_verilator(), reason="verilator is missing")
 
@@ -64,12 +66,14 @@ def convolution(
     spread: int = 0,
     bits: int = 8,
     bipolar: bool = False,
+    result: Column = INT8,
+    compares: bool = False,
 ) -> Convolution:
     """
-    Build a convolution with random weights of `bits` bits and results over the range of int8.
+    Build a convolution with random weights of `bits` bits and results over the range of `result`.
 
     A share `zeros` of the weights is 0. The extra shifts of channels are at most `spread` bits. The
-    weights are -1 and 1 if `bipolar`.
+    weights are -1 and 1 if `bipolar`. The sums are compared with limits per channel if `compares`.
     """
     f = operand.feature
     shape = (filters, *kernel, f.channels // groups)
@@ -81,24 +85,34 @@ def convolution(
     rows = (f.rows + top + bottom - dilations[0] * (kernel[0] - 1) - 1) // strides[0] + 1
     columns = (f.columns + left + right - dilations[1] * (kernel[1] - 1) - 1) // strides[1] + 1
     deviation = 74 * 74 * np.sqrt(max(1, np.count_nonzero(weights) / filters)) / (1 << 8 - bits)
-    shift = max(1, round(np.log2(max(1, deviation / 60))))
+    deviation /= 1 << 8 - f.bits
+    shift = max(1, round(np.log2(max(1, deviation / 60 * (1 << 8 - result.bits)))))
     low = int(rng.choice([-128, 0, -5]))
+    scale, limits, bias = SumScale(shift, low, 127), None, rng.integers(-3000, 3000, filters)
+    if result.bits < 8:
+        scale = SumScale(shift, -result.reach, result.reach - 1)
+        bias = rng.integers(-2, 3, filters) << shift
+    if compares:
+        count = (1 << result.bits) - 2
+        limits = np.sort(rng.integers(0, max(2, round(2 * deviation)), (filters, count)))
+        bias = rng.integers(-round(2 * deviation) - 1, 1, filters)
     further = rng.integers(0, spread + 1, filters) if spread else None
     if further is not None:
         shift = max(1, shift - spread // 2)
         further -= further.min()
     return Convolution(
         "convolution",
-        Feature(rows, filters, columns),
+        Feature(rows, filters, columns, result),
         (operand,) if residual is None else (operand, residual),
         BlockWindows(kernel, strides, (top, left), dilations),
         weights,
-        rng.integers(-3000, 3000, filters),
+        bias,
         groups,
         pad,
-        SumScale(shift, low, 127),
+        scale,
         further,
         shift - 1 if residual is not None else 0,
+        limits=limits,
         declared_bits=bits,
     )
 
@@ -111,7 +125,7 @@ def max_pool(
     rows = (f.rows + top + bottom - kernel) // stride + 1
     columns = (f.columns + left + right - kernel) // stride + 1
     windows = BlockWindows((kernel, kernel), (stride, stride), (top, left))
-    return MaxPool("maxima", Feature(rows, f.channels, columns), (operand,), windows)
+    return MaxPool("maxima", Feature(rows, f.channels, columns, f.column), (operand,), windows)
 
 
 def average(operand: Block, multiplier: int, shift: int) -> Convolution:
@@ -219,6 +233,9 @@ def expected(block: Block, operands: Sequence[Integers]) -> Integers:
     further = np.zeros(f.channels, np.int64) if block.further is None else block.further
     if len(operands) > 1:
         total += operands[1] << block.residual_shift + further
+    if block.limits is not None:
+        reached = (total[..., None] >= block.limits).sum(axis=-1)
+        return block.scale.low + (total >= 0) + reached
     return _scaled(total, block.scale, further)
 
 
@@ -273,13 +290,15 @@ def run_circuit(
     plan = plan_of(pipeline, lanes, paired=paired)
     write_circuit(Circuit(pipeline, plan), folder, port_bytes)
     f = source.feature
-    x = np.random.default_rng(seed).integers(-128, 128, (frames, f.rows, f.columns, f.channels))
+    reach, shape = f.column.reach, (frames, f.rows, f.columns, f.channels)
+    x = np.random.default_rng(seed).integers(-reach, reach, shape)
     values: dict[Block, Integers] = {source: x}
     for block in blocks:
         values[block] = expected(block, [values[operand] for operand in block.inputs])
+    values = {block: _bytes(value, block.feature.column) for block, value in values.items()}
     features = [block.feature for block in pipeline.results]
     simulator = CircuitSimulator(folder, f, features, port_bytes)
-    x, draws = x.astype(np.int8), np.random.default_rng([seed, 2])
+    x, draws = values[source].astype(np.int8), np.random.default_rng([seed, 2])
     free = simulator.run(x)
     reset = int(draws.integers(1, free.end_cycles[-1] + 1))
     again = simulator.run(x, reset=reset)
@@ -304,6 +323,12 @@ def run_circuit(
     measured = PipelineTiming(free.end_cycles[0], free.cycles_per_frame)
     assert modelled == measured, f"modelled {modelled}, measured {measured}"
     return measured
+
+
+def _bytes(value: Integers, column: Column) -> Integers:
+    """Return the bytes of columns of a stream, as int8."""
+    value = 2 * value + 1 if column.is_bipolar else value + column.offset
+    return value.astype(np.int8).astype(np.int64)
 
 
 def _source(block: Block) -> Source:

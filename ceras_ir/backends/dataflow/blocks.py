@@ -21,6 +21,25 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Column:
+    """
+    The integers of a stream: signed integers of `bits` bits, and their relation to the bytes of the
+    network.
+    """
+
+    bits: int = BYTE_BITS
+    offset: int = 0
+    """A byte is larger by this number: half of the range for unsigned bytes."""
+    is_bipolar: bool = False
+    """Whether -1 is the byte -1, and 0 is the byte 1."""
+
+    @property
+    def reach(self) -> int:
+        """The largest magnitude of an integer."""
+        return 1 << self.bits - 1
+
+
+@dataclass(frozen=True)
 class Feature:
     """
     The shape of a frame in a stream between blocks. A frame is the feature map of one inference.
@@ -29,6 +48,13 @@ class Feature:
     rows: int
     channels: int
     columns: int
+    column: "Column" = Column()
+    """The integers in the columns of a word."""
+
+    @property
+    def bits(self) -> int:
+        """The bits of a column in a word."""
+        return self.column.bits
 
     @property
     def words(self) -> int:
@@ -45,7 +71,7 @@ class Feature:
     @property
     def turned(self) -> "Feature":
         """The shape with rows and columns exchanged."""
-        return Feature(self.columns, self.channels, self.rows)
+        return Feature(self.columns, self.channels, self.rows, self.column)
 
 
 @dataclass(frozen=True)
@@ -138,6 +164,11 @@ class Convolution(Block):
     residual_shift: int = 0
     uniform: bool = False
     """Whether all weights are equal. They then need no memory."""
+    limits: Integers | None = None
+    """
+    Replaces `scale` by a comparison: a result is `scale.low`, and 1 more for each limit that the
+    sum reaches. The first limit is 0, and [filters, n] are the others, ascending.
+    """
     declared_bits: int = BYTE_BITS
     """The bits of the type of the weights. Weights of less than 8 bits have exact widths."""
 
@@ -182,13 +213,20 @@ class Convolution(Block):
     @cached_property
     def sum_bits(self) -> int:
         """
-        The bits of the signed accumulator in the worst case for any int8 input, with bias and
-        residual.
+        The bits of the signed accumulator in the worst case for any input, with bias and residual,
+        and of all limits.
         """
         residual = 128 << self.residual_shift if len(self.inputs) > 1 else 0
-        products = np.abs(self.weights).sum(axis=(1, 2, 3)) * 128
+        products = np.abs(self.weights).sum(axis=(1, 2, 3)) * self.input.column.reach
         worst_case = int((np.abs(self.bias) + products).max()) + residual
+        if self.limits is not None and self.limits.size:
+            worst_case = max(worst_case, int(np.abs(self.limits).max()))
         return worst_case.bit_length() + 1
+
+    @property
+    def limit_count(self) -> int:
+        """The number of limits of a channel, with the first; 0 without a comparison."""
+        return 0 if self.limits is None else 1 + self.limits.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

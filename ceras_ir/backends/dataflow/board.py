@@ -30,6 +30,7 @@ class LogicPart(StrEnum):
     DRAIN = "additional input bits of multiplexers after lanes"
     FINISH = "bits of sums that are requantized in a cycle"
     MOVE = "bits of sums times bits of the extra shift"
+    LIMIT = "bits of sums times further limits with which they are compared"
     PHASE = "additional input bits of multiplexers before a window buffer"
     MAXIMUM = "bits that are compared"
     FUNCTION = "columns of lookups"
@@ -80,6 +81,7 @@ AMD_TABLES: Mapping[LogicPart, float] = {
     LogicPart.DRAIN: 0.775,
     LogicPart.FINISH: 3.46,
     LogicPart.MOVE: 0.868,
+    LogicPart.LIMIT: 1,
     LogicPart.PHASE: 1.53,
     LogicPart.MAXIMUM: 1.69,
     LogicPart.FUNCTION: 32,
@@ -119,6 +121,7 @@ CHIP_FAMILIES = {
             LogicPart.DRAIN: 1.78,
             LogicPart.FINISH: 5.09,
             LogicPart.MOVE: 1.88,
+            LogicPart.LIMIT: 1,
             LogicPart.PHASE: 1.9,
             LogicPart.MAXIMUM: 2.51,
             LogicPart.FUNCTION: 150,

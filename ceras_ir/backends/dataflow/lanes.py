@@ -28,6 +28,7 @@ from ceras_ir.backends.dataflow.resources import Resources, convolution, estimat
 from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
 MAX_LUT_SHARE = 0.75
@@ -40,6 +41,8 @@ MAX_PLACES = 64
 """The maximum number of sums that a lane adds in turn, with weights in the order of rows."""
 MAX_BANK_WORDS = 1 << 16
 """Addresses of rows have 16 bits."""
+MIN_PRODUCT_BITS = 9
+"""The bits of a product from which `yosys` uses a multiplier of the FPGA."""
 PRICES = (
     (1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0),
     (64.0, 1.0, 1.0), (1.0, 64.0, 1.0), (1.0, 1.0, 64.0),
@@ -170,10 +173,11 @@ def _candidates(layer: Convolution, *, for_latency: bool) -> list[BlockLanes]:
 
 
 def _multiplications(layer: Convolution) -> list[bool]:
-    # Whether lookup tables multiply. A factor of 1 bit needs no multiplier.
-    if not layer.is_narrow:
+    # Whether lookup tables multiply. Multipliers do not compute small products.
+    if not (layer.is_narrow or layer.input.bits < BYTE_BITS):
         return [False]
-    return [True] if layer.weight_bits == 1 else [False, True]
+    bits = layer.weight_bits, layer.input.bits
+    return [True] if min(bits) == 1 or sum(bits) < MIN_PRODUCT_BITS else [False, True]
 
 
 def choose(

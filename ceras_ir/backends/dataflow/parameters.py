@@ -21,6 +21,7 @@ from ceras_ir.backends.dataflow.blocks import (
 from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
 from ceras_ir.backends.dataflow.storage import bits, ceiling
 from ceras_ir.backends.dataflow.weights import WeightEncoding, delta_bits
+from ceras_ir.dialects.quant import BYTE_BITS
 
 ModuleParameters = dict[str, int | str]
 
@@ -171,6 +172,7 @@ def _max_pool(block: MaxPool, name: str, memories: Memories) -> ModuleParameters
         "OUT_COLUMNS": block.feature.columns,
         "KERNEL": w.kernel[1],
         "STRIDE": w.strides[1],
+        **column_bits(block.feature),
         "LEFT": w.before[1],
         "WINDOWS": count,
         "ROW_MAP": memories.add(f"{name}_rows", words, 3 * count + 24),
@@ -247,7 +249,7 @@ def _convolution(
         "TAP_TABLE": _vector(taps if lanes.encoding is WeightEncoding.DELTA else [0], tap_bits),
         "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
         "WEIGHT_BITS": weights.weight_bits,
-        **_narrow(planned),
+        **_narrow(planned, name, memories),
         "UNIFORM": uniform,
         "SUM_BITS": layer.sum_bits,
         "FURTHER_BITS": layer.further_bits,
@@ -263,10 +265,32 @@ def _convolution(
     return parameters | _scale(layer.scale) | files
 
 
-def _narrow(planned: PlannedConvolution) -> ModuleParameters:
-    # The parameters of multipliers for weights of less than 8 bits.
+def column_bits(feature: Feature, parameter: str = "BITS") -> ModuleParameters:
+    """Return the parameter for the bits of a column of `feature`, if they are not 8."""
+    return {} if feature.bits == BYTE_BITS else {parameter: feature.bits}
+
+
+def port_columns(feature: Feature) -> ModuleParameters:
+    """Return the parameters of a port that converts between bytes and columns of `feature`."""
+    column = feature.column
+    flags = {"UNSIGNED": column.offset, "BIPOLAR": column.is_bipolar}
+    return column_bits(feature) | {name: 1 for name, is_set in flags.items() if is_set}
+
+
+def _narrow(planned: PlannedConvolution, name: str, memories: Memories) -> ModuleParameters:
+    # The parameters that only layers with values of less than 8 bits have.
+    layer = planned.layer
     flags = {"BIPOLAR": planned.weights.is_bipolar, "TABLES": planned.lanes.in_tables}
-    return {name: 1 for name, is_set in flags.items() if is_set}
+    found: ModuleParameters = {name: 1 for name, is_set in flags.items() if is_set}
+    found |= column_bits(layer.input, "INPUT_BITS") | column_bits(layer.feature, "RESULT_BITS")
+    if layer.limits is None:
+        return found
+    found["LIMITS"] = layer.limit_count
+    if layer.limits.size:
+        size = layer.sum_bits
+        words = [sum(int(v) << size * n for n, v in enumerate(row)) for row in layer.limits]
+        found["LIMIT_VALUES"] = memories.add(f"{name}_limits", words, size * len(layer.limits[0]))
+    return found
 
 
 def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:

@@ -24,6 +24,7 @@ from ceras_ir.backends.dataflow.blocks import (
 )
 from ceras_ir.backends.dataflow.storage import WindowBuffer
 from ceras_ir.backends.dataflow.weights import WeightEncoding, WeightMemory
+from ceras_ir.dialects.quant import BYTE_BITS
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class PlannedConvolution:
 
     @property
     def is_paired(self) -> bool:
-        return self.paired and self.layer.weight_bits <= 8 and not self.lanes.in_tables
+        return self.paired and self.layer.weight_bits <= BYTE_BITS and not self.lanes.in_tables
 
     @property
     def lane_count(self) -> int:

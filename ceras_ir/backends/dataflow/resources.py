@@ -33,7 +33,6 @@ from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
 from ceras_ir.backends.dataflow.storage import bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity
 from ceras_ir.backends.dataflow.weights import WeightEncoding
-from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import find_program
 from ceras_ir.support.programs import run_program
@@ -138,7 +137,8 @@ def _blocks(width: int, depth: int) -> int:
 def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     """Return the resources of a convolution block, without the ring buffer for its residual."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
-    used, width = Usage(family, planned.dsp), 8 * len(buffer.columns)
+    input_bits = layer.input.bits
+    used, width = Usage(family, planned.dsp), input_bits * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
     used.memory(width, buffer.depth, planned.readers * buffer.banks)
     used.addresses(buffer.phases, buffer.address_bits)
@@ -155,12 +155,17 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     used.parts[LogicPart.CONTROL] += 1
     used.parts[LogicPart.SUM] += planned.lane_count * sum_bits
     if lanes.in_tables:
-        used.product(BYTE_BITS, planned.weights.weight_bits, planned.lane_count)
+        used.product(input_bits, planned.weights.weight_bits, planned.lane_count)
     used.parts[LogicPart.SELECT] += banks * (
-        width * (buffer.banks - 1) + 8 * columns * buffer.max_shift
+        width * (buffer.banks - 1) + input_bits * columns * buffer.max_shift
     )
     used.parts[LogicPart.DRAIN] += columns * leaving * (lanes.filters * buffer.banks - 1)
-    used.parts[LogicPart.FINISH] += columns * leaving
+    if layer.limits is None:
+        used.parts[LogicPart.FINISH] += columns * leaving
+    else:
+        used.parts[LogicPart.LIMIT] += columns * leaving * layer.limits.shape[1]
+        if layer.limits.size:
+            used.contents(sum_bits * layer.limits.shape[1], len(layer.limits))
     used.parts[LogicPart.MOVE] += columns * leaving * layer.further_bits
     used.parts[LogicPart.PHASE] += width * (buffer.phases - 1)
     return used
@@ -168,6 +173,8 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
 
 def _leaving_bits(layer: Convolution) -> int:
     # The bits of a sum that affect the result; lower bits are shifted out.
+    if layer.limits is not None:
+        return layer.sum_bits
     below = layer.residual_shift if len(layer.inputs) > 1 else layer.scale.shift
     return layer.sum_bits - max(0, min(below, layer.scale.shift))
 
@@ -181,8 +188,9 @@ def without_multipliers(block: Block, family: Family) -> Usage:
     match block:
         case MaxPool():
             windows = pool_windows(block)
-            used.memory(8 * columns * windows, block.feature.channels, clocked=False)
-            used.parts[LogicPart.MAXIMUM] = 8 * columns * (block.windows.kernel[1] - 1 + windows)
+            word = block.feature.bits * columns
+            used.memory(word * windows, block.feature.channels, clocked=False)
+            used.parts[LogicPart.MAXIMUM] = word * (block.windows.kernel[1] - 1 + windows)
         case Addition():
             used.parts[LogicPart.SUM] = columns * block.sum_bits
             used.parts[LogicPart.FINISH] = columns * (block.sum_bits - max(0, block.scale.shift))
@@ -211,16 +219,16 @@ def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block,
         )
         if block in plan.capacities:
             stored = block.inputs[1].feature
-            used.rows(8 * stored.columns, stored.channels, plan.capacities[block])
+            used.rows(stored.bits * stored.columns, stored.channels, plan.capacities[block])
         if block in plan.delays:
             first = block.input
-            width = 8 * first.columns + bits(first.rows) + bits(first.channels)
+            width = first.bits * first.columns + bits(first.rows) + bits(first.channels)
             used.memory(width, plan.delays[block])
         found[block] = used
     for result in pipeline.results:
         if not in_order(result, plan):
             f, capacity = result.feature, order_capacity(result, plan)
-            found[result].rows(8 * f.columns, f.channels, capacity)
+            found[result].rows(f.bits * f.columns, f.channels, capacity)
     return found
 
 

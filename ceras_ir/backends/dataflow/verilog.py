@@ -19,7 +19,9 @@ from ceras_ir.backends.dataflow.parameters import (
     MemoryFile,
     ModuleParameters,
     block_parameters,
+    column_bits,
     feature_parameters,
+    port_columns,
 )
 from ceras_ir.backends.dataflow.plan import PipelinePlan, max_batch_rows
 from ceras_ir.backends.dataflow.storage import bits, ceiling
@@ -54,7 +56,7 @@ class _ModuleWriter:
     def wires(self, name: str, feature: Feature) -> None:
         self.lines.append(
             f"  logic {name}_valid, {name}_ready;\n"
-            f"  logic [{8 * feature.columns - 1}:0] {name}_data;\n"
+            f"  logic [{feature.bits * feature.columns - 1}:0] {name}_data;\n"
             f"  logic [15:0] {name}_row, {name}_channel;\n"
         )
 
@@ -108,7 +110,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
     writer.instance(
         "stream_input",
         "port_in",
-        feature_parameters(source.feature) | port,
+        feature_parameters(source.feature) | port | port_columns(source.feature),
         CLOCK
         | {"port_valid": "s_axis_tvalid", "port_ready": "s_axis_tready"}
         | {"port_data": "s_axis_tdata", "port_last": "s_axis_tlast", "errors": "input_errors"}
@@ -117,7 +119,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
     writer.instance(
         "skid_buffer",
         "port_skid",
-        {"COLUMNS": source.feature.columns},
+        {"COLUMNS": source.feature.columns} | column_bits(source.feature),
         CLOCK
         | _input_ports("received", "received_valid received_ready")
         | _output_ports(names[source]),
@@ -148,6 +150,7 @@ def _queue(
     writer.wires(queued, feature)
     sizes: ModuleParameters = {
         "COLUMNS": feature.columns,
+        **column_bits(feature),
         "ROW_BITS": bits(feature.rows),
         "CHANNEL_BITS": bits(feature.channels),
         "DEPTH": words,
@@ -189,7 +192,7 @@ def _output(writer: _ModuleWriter, port: int, wire: str, handshake: str) -> None
         writer.instance(
             "row_order",
             f"order{suffix}",
-            feature_parameters(feature) | ring,
+            feature_parameters(feature) | column_bits(feature) | ring,
             CLOCK | inputs | _output_ports(ordered),
         )
         inputs = _input_ports(ordered, f"{ordered}_valid {ordered}_ready")
@@ -198,7 +201,9 @@ def _output(writer: _ModuleWriter, port: int, wire: str, handshake: str) -> None
     writer.instance(
         "stream_output",
         f"port_out{suffix}",
-        feature_parameters(feature) | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
+        feature_parameters(feature)
+        | port_columns(feature)
+        | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
         CLOCK
         | inputs
         | {"port_valid": f"{name}_tvalid", "port_ready": f"{name}_tready"}

@@ -2,6 +2,7 @@
 // second operand.
 module stream_fifo #(
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
     parameter ROW_BITS = 1,
     parameter CHANNEL_BITS = 1,
     parameter DEPTH = 2,
@@ -11,16 +12,16 @@ module stream_fifo #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic out_valid,
     input logic out_ready,
-    output logic [8*COLUMNS-1:0] out_data,
+    output logic [BITS*COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  localparam WIDTH = 8 * COLUMNS + ROW_BITS + CHANNEL_BITS;
+  localparam WIDTH = BITS * COLUMNS + ROW_BITS + CHANNEL_BITS;
 
   logic [WIDTH-1:0] memory[0:DEPTH-1];
   logic [WIDTH-1:0] word;
@@ -31,7 +32,7 @@ module stream_fifo #(
   assign in_ready = count != (ADDRESS_BITS + 1)'(DEPTH);
   assign write = in_valid && in_ready;
   assign step = count != 0 && (!out_valid || out_ready);
-  assign out_data = word[WIDTH-1-:8*COLUMNS];
+  assign out_data = word[WIDTH-1-:BITS*COLUMNS];
   assign out_row = 16'(word[CHANNEL_BITS+:ROW_BITS]);
   assign out_channel = 16'(word[0+:CHANNEL_BITS]);
 

@@ -6,11 +6,13 @@ groups, several filters and rows in parallel, weights as COO and deltas, per-cha
 rings, tables, and outputs with rows in batches.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dataflow_circuits import (
+    INT8,
     addition,
     average,
     concatenation,
@@ -26,7 +28,7 @@ from dataflow_circuits import (
     write_circuit,
 )
 
-from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Pipeline, Source
+from ceras_ir.backends.dataflow.blocks import Addend, Block, Column, Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.emit import CircuitSimulator
 from ceras_ir.backends.dataflow.plan import BlockLanes
@@ -198,6 +200,55 @@ def test_narrow_weights(tmp_path: Path):
         lanes[layer] = BlockLanes(1, 2, encoding, parts=parts, in_tables=in_tables)
         blocks.append(layer)
         last = layer
+    run_circuit(blocks, lanes, tmp_path)
+
+
+def unsigned(bits: int) -> Column:
+    """Return columns of unsigned integers of `bits` bits."""
+    return Column(bits, 1 << bits - 1)
+
+
+BIPOLAR = Column(1, is_bipolar=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "steps"),
+    [
+        (
+            unsigned(4),
+            [(unsigned(2), 2, True), None, (Column(3), 3, True), (BIPOLAR, 1, True)],
+        ),
+        (INT8, [(BIPOLAR, 1, True), None, (BIPOLAR, 1, True), (INT8, 4, False)]),
+        (BIPOLAR, [(unsigned(5), 8, False), (unsigned(1), 3, True), (unsigned(6), 3, True)]),
+        (unsigned(8), [(unsigned(8), 8, False), (Column(2), 5, True)]),
+    ],
+    ids=["few", "bipolar", "more", "bytes"],
+)
+def test_narrow_streams(
+    source: Column, steps: Sequence[tuple[Column, int, bool] | None], tmp_path: Path
+):
+    """
+    Check streams of 1 to 8 bits between ports, convolutions and maxima: columns, bits of weights
+    (1: -1 and 1), and whether lookup tables multiply. Results of at most 3 bits are comparisons.
+    """
+    rng = np.random.default_rng(18)
+    last: Block = Source("input", Feature(6, 3, 6, source))
+    blocks: list[Block] = []
+    lanes: dict[Block, BlockLanes] = {}
+    for n, step in enumerate(steps):
+        if step is None:
+            last = max_pool(last, 2, 1)
+            blocks.append(last)
+            continue
+        result, bits, in_tables = step
+        last = convolution(
+            last, 4, (1, 1) if n % 2 else (3, 3), rng, bits=max(bits, 2),
+            padding=(0, 0, 0, 0) if n % 2 else (1, 1, 1, 1), bipolar=bits == 1, result=result,
+            compares=result.bits < 4, pad=int(rng.integers(-1, 1)),
+        )  # fmt: skip
+        encoding = list(WeightEncoding)[n] if n < 3 and bits > 1 else WeightEncoding.DENSE
+        lanes[last] = BlockLanes(1 + n % 2, 2, encoding, in_tables=in_tables)
+        blocks.append(last)
     run_circuit(blocks, lanes, tmp_path)
 
 

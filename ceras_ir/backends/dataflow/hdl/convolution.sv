@@ -11,6 +11,8 @@ module convolution #(
     parameter OUT_ROWS = 1,
     parameter OUT_CHANNELS = 1,
     parameter OUT_COLUMNS = 1,
+    parameter INPUT_BITS = 8,  // of a column
+    parameter RESULT_BITS = 8,
     parameter KERNEL_ROWS = 1,
     parameter KERNEL_COLUMNS = 1,
     parameter GROUP_CHANNELS = 1,
@@ -66,6 +68,8 @@ module convolution #(
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127,
+    parameter LIMITS = 0,  // per channel: a reached limit adds 1 to LOW, the first limit is 0
+    parameter LIMIT_VALUES = "",  // the others
     parameter WEIGHTS = "",
     parameter BIASES = "",
     parameter ROW_MAP = ""
@@ -74,7 +78,7 @@ module convolution #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [INPUT_BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     input logic second_valid,  // the residual
@@ -84,7 +88,7 @@ module convolution #(
     input logic [15:0] second_channel,
     output logic out_valid,
     input logic out_ready,
-    output logic [8*OUT_COLUMNS-1:0] out_data,
+    output logic [RESULT_BITS*OUT_COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
@@ -93,7 +97,7 @@ module convolution #(
   localparam PART_COLUMNS = (OUT_COLUMNS + PARTS - 1) / PARTS;
   localparam PART_BITS = PARTS > 1 ? $clog2(PARTS) : 1;
   localparam LANES = BANKS * PART_COLUMNS;
-  localparam WORD = 8 * STORED;
+  localparam WORD = INPUT_BITS * STORED;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
   localparam WINDOW_BITS = $clog2(KERNEL_ROWS + 1);
@@ -283,7 +287,7 @@ module convolution #(
   logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3, weight4, weight5;
   logic [READERS*BANKS*ADDRESS_BITS-1:0] address;
   logic [READERS*BANKS*WORD-1:0] data;
-  logic [READERS*8*LANES-1:0] selected, columns;
+  logic [READERS*INPUT_BITS*LANES-1:0] selected, columns;
   logic [FILTERS*LANES*SUM_BITS-1:0] sums;
   logic [BLOCK_BITS-1:0] block;
   logic [FILTERS*CONSTANT-1:0] biases[0:BLOCKS-1];
@@ -369,14 +373,14 @@ module convolution #(
         end
         for (genvar x = 0; x < PART_COLUMNS; x++) begin : window
           always_comb begin
-            selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] = '0;
+            selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] = '0;
             for (int s = 0; s <= MOST_SHIFT; s++) begin
               if (x + s >= FIRST && x + s - FIRST < STORED)
-                selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= word[8*(x+s-FIRST)+:8]
-                    & {8{shifted[r*(MOST_SHIFT+1)+s]}};
+                selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] |= word[INPUT_BITS*(x+s-FIRST)+:INPUT_BITS]
+                    & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
               else
-                selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= 8'(PAD)
-                    & {8{shifted[r*(MOST_SHIFT+1)+s]}};
+                selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] |= INPUT_BITS'(PAD)
+                    & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
             end
           end
         end
@@ -395,6 +399,7 @@ module convolution #(
             .PART_BITS(PART_BITS),
             .PLACES(PLACES),
             .PLACE_BITS(PLACE_BITS),
+            .INPUT_BITS(INPUT_BITS),
             .WEIGHT_BITS(WEIGHT_BITS),
             .BIPOLAR(BIPOLAR),
             .TABLES(TABLES),
@@ -407,7 +412,7 @@ module convolution #(
             .part(parts[5*PART_BITS+:PART_BITS]),
             .place(place),
             .sums_part(sums_part),
-            .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
+            .columns(columns[(READER*LANES+lane)*INPUT_BITS+:INPUT_BITS*COUNT]),
             .weight(weight5[f*WEIGHT_BITS+:WEIGHT_BITS]),
             .bias(bias[f*CONSTANT+:SUM_BITS]),
             .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
@@ -420,6 +425,7 @@ module convolution #(
       .ROWS(ROWS),
       .CHANNELS(CHANNELS),
       .COLUMNS(COLUMNS),
+      .BITS(INPUT_BITS),
       .TOP(TOP),
       .PADDED_ROWS(PADDED_ROWS),
       .SLOT_ROWS(SLOT_ROWS),
@@ -455,7 +461,7 @@ module convolution #(
   logic read, sent_valid, sent_ready;
   logic [15:0] read_channel, sent_row, sent_channel;
   logic [RESIDUAL_ROWS:0] read_row, residual_written, residual_freed;
-  logic [8*OUT_COLUMNS-1:0] sent_data;
+  logic [RESULT_BITS*OUT_COLUMNS-1:0] sent_data;
   logic [8*OUT_COLUMNS-1:0] residual;
 
   generate
@@ -498,13 +504,16 @@ module convolution #(
       .BANKS(BANKS),
       .FILTERS(FILTERS),
       .SUM_BITS(SUM_BITS),
+      .RESULT_BITS(RESULT_BITS),
       .RESIDUAL(RESIDUAL),
       .RESIDUAL_ROWS(RESIDUAL_ROWS),
       .RESIDUAL_SHIFT(RESIDUAL_SHIFT),
       .FURTHER_BITS(FURTHER_BITS),
       .SHIFT(SHIFT),
       .LOW(LOW),
-      .HIGH(HIGH)
+      .HIGH(HIGH),
+      .LIMITS(LIMITS),
+      .LIMIT_VALUES(LIMIT_VALUES)
   ) finish (
       .clk(clk),
       .rst(rst),
@@ -527,7 +536,8 @@ module convolution #(
   );
 
   skid_buffer #(
-      .COLUMNS(OUT_COLUMNS)
+      .COLUMNS(OUT_COLUMNS),
+      .BITS(RESULT_BITS)
   ) skid (
       .clk(clk),
       .rst(rst),

@@ -11,13 +11,16 @@ module epilogue #(
     parameter BANKS = 1,
     parameter FILTERS = 1,
     parameter SUM_BITS = 32,
+    parameter RESULT_BITS = 8,
     parameter RESIDUAL = 0,
     parameter RESIDUAL_ROWS = 0,  // log2 of the rows that the ring of the residual stores
     parameter RESIDUAL_SHIFT = 0,
     parameter FURTHER_BITS = 0,  // of the extra shift of a filter; 0 if all shifts are equal
     parameter SHIFT = 0,
     parameter LOW = -128,
-    parameter HIGH = 127
+    parameter HIGH = 127,
+    parameter LIMITS = 0,  // per channel: a reached limit adds 1 to LOW, the first limit is 0
+    parameter LIMIT_VALUES = ""  // the others
 ) (
     input logic clk,
     input logic rst,
@@ -34,12 +37,13 @@ module epilogue #(
     input logic [8*COLUMNS-1:0] residual,  // after two reads
     output logic out_valid,
     input logic out_ready,
-    output logic [8*COLUMNS-1:0] out_data,
+    output logic [RESULT_BITS*COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
   localparam WORD = PART_COLUMNS * SUM_BITS;
-  localparam PART = 8 * PART_COLUMNS;
+  localparam PART = RESULT_BITS * PART_COLUMNS;
+  localparam FURTHER_LIMITS = LIMITS > 1 ? LIMITS - 1 : 1;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
 
   localparam ROW_BITS = OUT_ROWS > 1 ? $clog2(OUT_ROWS) : 1;
@@ -54,7 +58,9 @@ module epilogue #(
   logic [CHANNEL_BITS-1:0] channel, middle_channel, moved_channel;
   logic middle_valid, middle_ends, moved_valid, moved_ends;
   logic [WORD-1:0] chosen, middle, shifted, moved;
-  logic [PART-1:0] result, added_to;
+  logic [PART-1:0] result;
+  logic [8*PART_COLUMNS-1:0] added_to;
+  logic [FURTHER_LIMITS*SUM_BITS-1:0] limits;  // of the channel of `moved`
   logic [PARTS*PART-1:0] collected;
   logic [PART_BITS-1:0] middle_part, moved_part;
   logic [FILTERS*AMOUNT-1:0] amounts;
@@ -150,25 +156,46 @@ module epilogue #(
   end
 
   // Parts enter at the top and move down, so that the first part ends at column 0.
-  assign out_data = collected[8*COLUMNS-1:0];
-  assign added_to = PART'((PARTS * PART)'(residual) >> (moved_part * PART));
+  assign out_data = collected[RESULT_BITS*COLUMNS-1:0];
+  assign added_to = (8 * PART_COLUMNS)'((8 * PARTS * PART_COLUMNS)'(residual)
+      >> (moved_part * 8 * PART_COLUMNS));
 
   generate
+    if (LIMITS > 1) begin : stored_limits
+      logic [FURTHER_LIMITS*SUM_BITS-1:0] memory[0:OUT_CHANNELS-1];
+      if (LIMIT_VALUES != "") initial $readmemh(LIMIT_VALUES, memory);
+      always_ff @(posedge clk) if (step) limits <= memory[middle_channel];
+    end else begin : no_limits
+      assign limits = '0;
+    end
     for (genvar x = 0; x < PART_COLUMNS; x++) begin : column
       logic signed [SUM_BITS-1:0] sum, added;
       assign sum = middle[x*SUM_BITS+:SUM_BITS];
       assign shifted[x*SUM_BITS+:SUM_BITS] = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
       assign added = RESIDUAL == 0 ? '0
           : SUM_BITS'($signed(added_to[8*x+:8])) <<< RESIDUAL_SHIFT;
-      requantize #(
-          .SUM_BITS(SUM_BITS),
-          .SHIFT(SHIFT),
-          .LOW(LOW),
-          .HIGH(HIGH)
-      ) finish (
-          .sum(moved[x*SUM_BITS+:SUM_BITS] + added),
-          .result(result[8*x+:8])
-      );
+      if (LIMITS != 0) begin : compare
+        // A sum that is not negative has reached the first limit.
+        logic [FURTHER_LIMITS-1:0] reached;
+        always_comb begin
+          for (int k = 0; k < FURTHER_LIMITS; k++)
+          reached[k] = LIMITS > 1
+              && $signed(moved[x*SUM_BITS+:SUM_BITS]) >= $signed(limits[k*SUM_BITS+:SUM_BITS]);
+        end
+        assign result[RESULT_BITS*x+:RESULT_BITS] = RESULT_BITS'(LOW)
+            + RESULT_BITS'(!moved[x*SUM_BITS+SUM_BITS-1]) + RESULT_BITS'($countones(reached));
+      end else begin : shift
+        requantize #(
+            .SUM_BITS(SUM_BITS),
+            .RESULT_BITS(RESULT_BITS),
+            .SHIFT(SHIFT),
+            .LOW(LOW),
+            .HIGH(HIGH)
+        ) finish (
+            .sum(moved[x*SUM_BITS+:SUM_BITS] + added),
+            .result(result[RESULT_BITS*x+:RESULT_BITS])
+        );
+      end
     end
   endgenerate
 endmodule

@@ -7,6 +7,7 @@ module max_pool #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
     parameter OUT_COLUMNS = 1,
     parameter KERNEL = 2,
     parameter STRIDE = 2,
@@ -18,16 +19,16 @@ module max_pool #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic out_valid,
     input logic out_ready,
-    output logic [8*OUT_COLUMNS-1:0] out_data,
+    output logic [BITS*OUT_COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  localparam WORD = 8 * OUT_COLUMNS;
+  localparam WORD = BITS * OUT_COLUMNS;
   localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
   localparam ROW_BITS = ROWS > 1 ? $clog2(ROWS) : 1;
 
@@ -47,13 +48,13 @@ module max_pool #(
 
   always_comb begin
     for (int x = 0; x < OUT_COLUMNS; x++) begin
-      across[8*x+:8] = 8'h80;
+      across[BITS*x+:BITS] = BITS'(1) << (BITS - 1);
       for (int k = 0; k < KERNEL; k++) begin
         // The first column of a window is not compared.
         if (x * STRIDE + k >= LEFT && x * STRIDE + k - LEFT < COLUMNS)
           if (k == 0 || x * STRIDE + k == LEFT
-              || $signed(in_data[8*(x*STRIDE+k-LEFT)+:8]) > $signed(across[8*x+:8]))
-            across[8*x+:8] = in_data[8*(x*STRIDE+k-LEFT)+:8];
+              || $signed(in_data[BITS*(x*STRIDE+k-LEFT)+:BITS]) > $signed(across[BITS*x+:BITS]))
+            across[BITS*x+:BITS] = in_data[BITS*(x*STRIDE+k-LEFT)+:BITS];
       end
     end
   end
@@ -63,8 +64,8 @@ module max_pool #(
     for (int w = 0; w < WINDOWS; w++) begin
       if (takes[w]) begin
         for (int x = 0; x < OUT_COLUMNS; x++) begin
-          if (begins[w] || $signed(middle_data[8*x+:8]) > $signed(held[w*WORD+8*x+:8]))
-            after[w*WORD+8*x+:8] = middle_data[8*x+:8];
+          if (begins[w] || $signed(middle_data[BITS*x+:BITS]) > $signed(held[w*WORD+BITS*x+:BITS]))
+            after[w*WORD+BITS*x+:BITS] = middle_data[BITS*x+:BITS];
         end
       end
     end

@@ -8,6 +8,7 @@ module multiplier #(
     parameter PART_BITS = 1,
     parameter PLACES = 1,  // sums that are added in turn
     parameter PLACE_BITS = 1,
+    parameter INPUT_BITS = 8,
     parameter WEIGHT_BITS = 8,
     parameter BIPOLAR = 0,  // a weight of 1 bit is 1, or -1 if the bit is set
     parameter TABLES = 0,
@@ -20,7 +21,7 @@ module multiplier #(
     input logic [PART_BITS-1:0] part,  // of the product
     input logic [PLACE_BITS-1:0] place,  // of the sum of the product
     input logic [PART_BITS-1:0] sums_part,  // of `sums`
-    input logic [8*LANES-1:0] columns,
+    input logic [INPUT_BITS*LANES-1:0] columns,
     input logic [WEIGHT_BITS-1:0] weight,
     input logic [SUM_BITS-1:0] bias,
     output logic [SUM_BITS*LANES-1:0] sums  // of the last filter that ended
@@ -33,9 +34,10 @@ module multiplier #(
     if (BIPOLAR) assign factor = {weight, 1'b1};
     else assign factor = weight;
     if (TABLES) begin : tables
-      logic [WEIGHT_BITS+7:0] product;
+      logic [INPUT_BITS+WEIGHT_BITS-1:0] product;
       logic carry, unused;
       table_multiplier #(
+          .INPUT_BITS(INPUT_BITS),
           .WEIGHT_BITS(WEIGHT_BITS),
           .BIPOLAR(BIPOLAR)
       ) multiply (
@@ -50,13 +52,14 @@ module multiplier #(
     end else if (LANES == 2) begin : pair
       logic signed [24:0] both;
       logic signed [32:0] product;
-      assign both = (25'($signed(columns[15:8])) <<< 16) + 25'($signed(columns[7:0]));
+      assign both = (25'($signed(columns[INPUT_BITS+:INPUT_BITS])) <<< 16)
+          + 25'($signed(columns[INPUT_BITS-1:0]));
       always_ff @(posedge clk) product <= both * $signed(factor);
       assign products[SUM_BITS-1:0] = SUM_BITS'($signed(product[15:0]));
       assign products[SUM_BITS+:SUM_BITS] =
           SUM_BITS'($signed(product[31:16])) + SUM_BITS'(product[15]);
     end else begin : single
-      logic signed [FACTOR+7:0] product;
+      logic signed [FACTOR+INPUT_BITS-1:0] product;
       always_ff @(posedge clk) product <= $signed(columns) * $signed(factor);
       assign products = SUM_BITS'(product);
     end

@@ -2,12 +2,13 @@
 // A negative SHIFT multiplies.
 module requantize #(
     parameter SUM_BITS = 32,
+    parameter RESULT_BITS = 8,
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127
 ) (
     input logic signed [SUM_BITS-1:0] sum,
-    output logic [7:0] result
+    output logic [RESULT_BITS-1:0] result
 );
   localparam UP = SHIFT < 0 ? -SHIFT : 0;
   localparam DOWN = SHIFT < 0 ? 0 : SHIFT;
@@ -18,8 +19,8 @@ module requantize #(
   assign wide = (BITS'(sum) <<< UP) >>> DOWN;
 
   always_comb begin
-    if (wide < BITS'(LOW)) result = 8'(LOW);
-    else if (wide > BITS'(HIGH)) result = 8'(HIGH);
-    else result = wide[7:0];
+    if (wide < BITS'(LOW)) result = RESULT_BITS'(LOW);
+    else if (wide > BITS'(HIGH)) result = RESULT_BITS'(HIGH);
+    else result = wide[RESULT_BITS-1:0];
   end
 endmodule

@@ -3,6 +3,7 @@ module row_order #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
     parameter CAPACITY = 2,
     parameter ADDRESS_BITS = 1
 ) (
@@ -10,12 +11,12 @@ module row_order #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic out_valid,
     input logic out_ready,
-    output logic [8*COLUMNS-1:0] out_data,
+    output logic [BITS*COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
@@ -27,6 +28,7 @@ module row_order #(
       .ROWS(ROWS),
       .CHANNELS(CHANNELS),
       .COLUMNS(COLUMNS),
+      .BITS(BITS),
       .CAPACITY(CAPACITY),
       .ADDRESS_BITS(ADDRESS_BITS)
   ) ring (

@@ -8,6 +8,7 @@ module row_ring #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
     parameter CAPACITY = 2,
     parameter ADDRESS_BITS = 1  // of CAPACITY * CHANNELS words
 ) (
@@ -15,7 +16,7 @@ module row_ring #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic [$clog2(CAPACITY):0] rows_written,
@@ -23,13 +24,13 @@ module row_ring #(
     input logic read,
     input logic [$clog2(CAPACITY):0] read_row,
     input logic [15:0] read_channel,
-    output logic [8*COLUMNS-1:0] read_data  // after two reads
+    output logic [BITS*COLUMNS-1:0] read_data  // after two reads
 );
   localparam ROW_BITS = $clog2(CAPACITY) + 1;
   localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
 
-  logic [8*COLUMNS-1:0] memory[0:CAPACITY*CHANNELS-1];
-  logic [8*COLUMNS-1:0] data, word;
+  logic [BITS*COLUMNS-1:0] memory[0:CAPACITY*CHANNELS-1];
+  logic [BITS*COLUMNS-1:0] data, word;
   logic [ROW_BITS-1:0] frame, row, started, complete;
   logic [CHANNEL_BITS-1:0] channel;
   logic [ADDRESS_BITS-1:0] write_address;

@@ -8,6 +8,9 @@ module stream_input #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
+    parameter UNSIGNED = 0,  // a byte is larger than the column by half of the range
+    parameter BIPOLAR = 0,  // a byte is 1, or -1 if the bit of the column is set
     parameter PORT_BYTES = 8,
     parameter BEATS = 1  // ceil(COLUMNS / PORT_BYTES)
 ) (
@@ -20,7 +23,7 @@ module stream_input #(
     output logic [1:0] errors,  // since the reset, bit 0: a packet was too short, 1: too long
     output logic out_valid,
     input logic out_ready,
-    output logic [8*COLUMNS-1:0] out_data,
+    output logic [BITS*COLUMNS-1:0] out_data,
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
@@ -37,7 +40,12 @@ module stream_input #(
   assign port_ready = drops || (room && !fills);
   assign step = room && !drops && (fills || port_valid);
   assign frame_ends = position == POSITION_BITS'(FRAME_BEATS - 1);
-  assign out_data = word[8*COLUMNS-1:0];
+
+  // The sign of -1 and 1 is the second bit.
+  always_comb begin
+    for (int x = 0; x < COLUMNS; x++)
+    out_data[BITS*x+:BITS] = word[8*x+BIPOLAR+:BITS] ^ (BITS'(UNSIGNED) << (BITS - 1));
+  end
 
   always_ff @(posedge clk) begin
     if (next) begin

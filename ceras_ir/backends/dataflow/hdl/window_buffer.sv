@@ -16,6 +16,7 @@ module window_buffer #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter BITS = 8,  // of a column
     parameter TOP = 0,
     parameter PADDED_ROWS = 1,
     parameter SLOT_ROWS = 1,
@@ -36,14 +37,14 @@ module window_buffer #(
     input logic rst,
     input logic in_valid,
     output logic in_ready,
-    input logic [8*COLUMNS-1:0] in_data,
+    input logic [BITS*COLUMNS-1:0] in_data,
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic [15:0] rows_written,  // of all frames, padded, modulo 2^16
     output logic [15:0] channels_written,  // of the next row
     input logic [15:0] slots_freed,
     input logic [READERS*BANKS*ADDRESS_BITS-1:0] read_address,
-    output logic [READERS*BANKS*8*STORED-1:0] read_data  // two cycles after the address
+    output logic [READERS*BANKS*BITS*STORED-1:0] read_data  // two cycles after the address
 );
   localparam DEPTH = SLOTS * SLOT_WORDS;
   localparam FRAME_WORDS = (FRAME_SLOTS % SLOTS) * SLOT_WORDS;
@@ -53,7 +54,7 @@ module window_buffer #(
   localparam STEP_BITS = SLOT_ROWS > 1 ? $clog2(SLOT_ROWS) : 1;
   // A row that no window reads can wait although its slot has been freed.
   localparam SLOT_BITS = $clog2(SLOTS + FRAME_SLOTS + 1) + 1;
-  localparam WORD = 8 * STORED;
+  localparam WORD = BITS * STORED;
 
   logic padding;  // whether the next row is above or below the input
   logic [PHASE_BITS-1:0] phase;
@@ -89,9 +90,9 @@ module window_buffer #(
         localparam signed [15:0] START = STARTS[16*p+:16];
         localparam integer FROM = START + STRIDE * k;
         if (FROM >= 0 && FROM < COLUMNS) begin : from_input
-          assign phases[p*WORD+8*k+:8] = padding ? 8'(PAD) : in_data[8*FROM+:8];
+          assign phases[p*WORD+BITS*k+:BITS] = padding ? BITS'(PAD) : in_data[BITS*FROM+:BITS];
         end else begin : around
-          assign phases[p*WORD+8*k+:8] = 8'(PAD);
+          assign phases[p*WORD+BITS*k+:BITS] = BITS'(PAD);
         end
       end
     end
