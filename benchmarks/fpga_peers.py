@@ -3,19 +3,21 @@ Compare circuits of MLPerf Tiny's networks with the published circuits of other 
 
     python benchmarks/fpga_peers.py [NAME ...] [--equal dsp|products] [--nnet]
 
-Each row has the cycles of a published circuit, which are its clock over its inferences per second,
-and those of target dataflow on the same board with at most as many multipliers, for both
-objectives. Cycles are from the exact model (`cycles.py`), which tests compare with Verilator;
-resources are estimated (`--synthesize` of `ceras-compile` counts them). A multiplier of our
-circuits computes two products of int8 per cycle. The published circuits compute a single product:
+Each row has the cycles of a published circuit, which are the clock over the inferences per second,
+and the cycles of target dataflow on the same board with no more multipliers, for both objectives.
+Cycles are from the exact model (`cycles.py`), which tests compare with Verilator; resources are
+estimated (`--synthesize` of `ceras-compile` counts them). A multiplier of target dataflow computes
+two products of int8 per cycle, and a multiplier of the published circuits a single product:
 `--equal products` therefore uses half as many multipliers. `--nnet` adds the cycles of the nnet
 core with 16 x 16 products. Weights are random; cycles do not depend on them.
 
-Published circuits include the time of the host, and those of this project do not. The figures of
-fpgaConvNet are from the closed division of MLPerf Tiny (the reference networks in int8): the logs
-and README tables of the results repositories v0.5 to v1.1 (github.com/mlcommons/tiny_results_*),
-read in November 2026. FINN and hls4ml submitted other, smaller networks to the open division, so
-there is no row for them. Not compared yet: ResNet-18 with AMD's DPU, and counts of yosys.
+Only the published figures include the time of the host. They are from MLPerf Tiny: the logs and
+README tables of the results repositories v0.5 to v1.1 (github.com/mlcommons/tiny_results_*), read
+in November 2026. fpgaConvNet is in the closed division (the reference networks in int8). FINN and
+hls4ml are in the open division, with the networks of few bits in `finn_networks.py`, and may use
+all multipliers of the chip. The results of `cnv_w1a1` and `ad08_w8` get a quantizer of 8 bits; the
+last layer of `kws_w3a3`, with 1% of the products, runs on the host. Not compared yet: ResNet-18
+with AMD's DPU.
 """
 
 import argparse
@@ -24,7 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from networks import autoencoder, ds_cnn, person_detector, resnet8
+from finn_networks import NETWORKS as FINN_NETWORKS
+from finn_networks import QuantizedBuilder
+from networks import autoencoder, ds_cnn, person_detector, resnet8, save
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.board import Objective
@@ -35,11 +39,37 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.targets.protocol import Target
 
+
+def few_bits(name: str) -> Callable[[Path], None]:
+    """
+    Return the function that writes a network of `finn_networks.py`. The result of the last layer
+    is quantized to 8 bits, if the scale of its sums is a power of two.
+    """
+
+    def write(path: Path) -> None:
+        proto = FINN_NETWORKS[name].build(FINN_NETWORKS[name].bits)
+        graph, kinds = proto.graph, ("MatMul", "Gemm")
+        while graph.node[-1].op_type not in kinds:
+            graph.node.pop()
+        if name in RESULT_SCALES:
+            b = QuantizedBuilder(0)
+            result = b.quantized(graph.node[-1].output[0], "result", 8, RESULT_SCALES[name])
+            graph.node.extend(b.nodes)
+            graph.initializer.extend(b.initializers)
+            graph.output[0].name = result
+        save(proto, path)
+
+    return write
+
+
+RESULT_SCALES = {"cnv_w1a1": 4.0, "ad08_w8": 0.5}
+
 NETWORKS: dict[str, Callable[[Path], None]] = {
     "resnet8": resnet8,
     "person": person_detector,
     "keywords": ds_cnn,
     "autoencoder": autoencoder,
+    **{name: few_bits(name) for name in ("cnv_w1a1", "kws_w3a3", "ad08_w8")},
 }
 BOARD = "zc706"
 """The board of networks without a published circuit."""
@@ -66,6 +96,9 @@ PUBLISHED = (
     Published("resnet8", "fpgaConvNet, ZedBoard", "zedboard", 143, 2431, 211),
     Published("resnet8", "fpgaConvNet, ZC706", "zc706", 187, 6790, 525),
     Published("person", "fpgaConvNet, ZedBoard", "zedboard", 111, 105, 189),
+    Published("cnv_w1a1", "FINN, PYNQ-Z2", "pynq_z2", 100, 661, 220),
+    Published("kws_w3a3", "FINN, PYNQ-Z2", "pynq_z2", 100, 57_268, 220),
+    Published("ad08_w8", "hls4ml, PYNQ-Z2", "pynq_z2", 100, 53_365, 220),
     Published("keywords", "fpgaConvNet, ZedBoard", "zedboard", 143, 3088, 188),
 )
 

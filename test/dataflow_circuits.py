@@ -96,7 +96,7 @@ def convolution(
         count = (1 << result.bits) - 2
         limits = np.sort(rng.integers(0, max(2, round(2 * deviation)), (filters, count)))
         bias = rng.integers(-round(2 * deviation) - 1, 1, filters)
-    further = rng.integers(0, spread + 1, filters) if spread else None
+    further = rng.integers(0, spread + 1, filters) if spread and not compares else None
     if further is not None:
         shift = max(1, shift - spread // 2)
         further -= further.min()

@@ -22,6 +22,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
     BlockWindows,
+    Column,
     Concatenation,
     Convolution,
     Feature,
@@ -34,7 +35,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
     SumScale,
 )
-from ceras_ir.backends.dataflow.rules import average_of, why_not
+from ceras_ir.backends.dataflow.rules import average_of, comparison_of, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
@@ -57,7 +58,7 @@ def extract(
     computed: dict[Operation, Block] = {}
     for op in operations:
         assert why_not(op) is None, f"{node_name(op)}: {why_not(op)}"
-        if isinstance(op, graph.ReshapeOp):
+        if isinstance(op, graph.ReshapeOp | graph.ThresholdOp):
             producers[op.result] = producers[op.input]
             continue
         if isinstance(op, graph.ConcatOp):
@@ -110,26 +111,32 @@ Producers: TypeAlias = Mapping[SSAValue, Block]
 
 
 def _feature(value: SSAValue) -> Feature:
-    shape = graph.shape_of(value)
+    shape, element = graph.shape_of(value), graph.stored_element(value)
+    column = Column(element.width, _offset(value), element.is_bipolar)
     if len(shape) == 2:
-        return Feature(1, shape[1], 1)
-    return Feature(shape[1], shape[3], shape[2])
+        return Feature(1, shape[1], 1, column)
+    return Feature(shape[1], shape[3], shape[2], column)
+
+
+def _offset(value: SSAValue) -> int:
+    # The difference between a stored integer and the signed integer in the stream.
+    element = graph.stored_element(value)
+    return 0 if element.is_signed else 1 << element.width - 1
 
 
 def _point(value: SSAValue) -> int:
-    element = graph.quantized_element(value)
-    assert element is not None
-    return element.zero_point
+    return graph.stored_element(value).zero_point - _offset(value)
 
 
-def _scale(requant: RequantAttr) -> tuple[SumScale, Integers]:
+def _scale(requant: RequantAttr, result: SSAValue) -> tuple[SumScale, Integers]:
     # The smallest shift, the clamp, and the constants that are added to the sums before.
     def addend(shift: int) -> int:
         half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
         return half + (point << shift if shift >= 0 else point >> -shift)
 
-    shifts, point = requant.net_shifts, requant.zero_point.data
-    scale = SumScale(min(shifts), requant.low.data, requant.high.data)
+    shifts, offset = requant.net_shifts, _offset(result)
+    point = requant.zero_point.data - offset
+    scale = SumScale(min(shifts), requant.low.data - offset, requant.high.data - offset)
     return scale, np.array([addend(shift) for shift in shifts], np.int64)
 
 
@@ -194,19 +201,63 @@ def _linear(op: graph.LinearOperation, producers: Producers) -> Convolution:
         f = source.feature
         weights = weights.reshape(len(weights), f.rows, f.columns, f.channels)
         windows = BlockWindows((f.rows, f.columns))
-    scale, addends = _scale(op.requant)
-    bias = addends - point * weights.sum(axis=(1, 2, 3))
+    bias = -point * weights.sum(axis=(1, 2, 3))
     if op.bias is not None:
         bias = bias + graph.known_array(op.bias).astype(np.int64)
+    # The integers -1 and 1 are twice the integers of the stream, plus 1.
+    step = 2 if graph.stored_element(op.input).is_bipolar else 1
+    bias += (step - 1) * weights.sum(axis=(1, 2, 3))
+    if (compared := comparison_of(op)) is not None:
+        return _comparison(op, compared, source, windows, groups, weights, bias, step)
+    scale, addends = _scale(op.requant, op.result)
+    bias += addends
+    if step == 2:
+        if scale.shift > 0:
+            # floor((2 s + b) / 2^n) is floor((s + floor(b / 2)) / 2^(n - 1)).
+            bias, scale = bias >> 1, replace(scale, shift=scale.shift - 1)
+        else:
+            weights = weights * 2
     inputs: tuple[Block, ...] = (source,)
     if op.residual is not None:
         bias = bias - (_point(op.residual) << np.array(op.residual_shifts))
         inputs = (source, producers[op.residual])
-    shifts, stored = op.requant.channel_shifts, graph.stored_element(op.weights)
+    shifts = np.array(op.requant.channel_shifts, np.int64)
     return Convolution(
         node_name(op), _feature(op.result), inputs, windows, weights, bias, groups, point, scale,
-        np.array(shifts, np.int64) - scale.shift if shifts else None, min(op.residual_shifts),
-        declared_bits=stored.width,
+        shifts - shifts.min() if shifts.size else None, min(op.residual_shifts),
+        declared_bits=graph.stored_element(op.weights).width,
+    )  # fmt: skip
+
+
+def _comparison(
+    op: graph.LinearOperation,
+    compared: graph.ThresholdOp,
+    source: Block,
+    windows: BlockWindows,
+    groups: int,
+    weights: Integers,
+    bias: Integers,
+    step: int,
+) -> Convolution:
+    # The sums `step * products + bias` are compared with thresholds, [channels, n]. A channel whose
+    # results descend has the opposite weights: -s > -t, or -s >= 1 - t, if and only if s < t.
+    channels = len(weights)
+    limits = graph.known_array(compared.thresholds).astype(np.int64).T
+    limits = np.broadcast_to(limits, (channels, compared.levels))
+    descends = np.broadcast_to(compared.steps, channels) < 0
+    signs = np.where(descends, -1, 1)
+    limits = np.where(descends[:, None], 1 - limits[:, ::-1], limits)
+    weights, bias = weights * signs[:, None, None, None], bias * signs
+    # The products reach ceil((t - bias) / step).
+    limits = -((bias[:, None] - limits) // step)
+    element = graph.stored_element(compared.result)
+    lowest = int((compared.offsets + np.minimum(compared.steps, 0) * compared.levels)[0])
+    low = -1 if element.is_bipolar else lowest - _offset(compared.result)
+    return Convolution(
+        node_name(op), _feature(compared.result), (source,), windows, weights, -limits[:, 0],
+        groups, _point(op.input), SumScale(0, low, low + compared.levels),
+        limits=limits[:, 1:] - limits[:, :1],
+        declared_bits=graph.stored_element(op.weights).width,
     )  # fmt: skip
 
 
@@ -225,7 +276,7 @@ def _average(op: Pool2dOp, producers: Producers) -> Convolution:
 
 def _addition(op: graph.BinaryOp, producers: Producers, before: Sequence[Block]) -> Addition:
     assert op.requant is not None
-    scale, addends = _scale(op.requant)
+    scale, addends = _scale(op.requant, op.result)
     signs = (1, -1 if op.function is Binary.SUB else 1)
     operands = [
         (producers[v], Addend(f.bit_length() - 1, s), s * f * _point(v))

@@ -174,7 +174,7 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
 def _leaving_bits(layer: Convolution) -> int:
     # The bits of a sum that affect the result; lower bits are shifted out.
     if layer.limits is not None:
-        return layer.sum_bits
+        return layer.sum_bits if layer.limits.size else 1
     below = layer.residual_shift if len(layer.inputs) > 1 else layer.scale.shift
     return layer.sum_bits - max(0, min(below, layer.scale.shift))
 

@@ -44,11 +44,25 @@ supports.
 
 
 def why_not_int8(*values: SSAValue) -> str | None:
-    """Streams must carry int8 with a per-tensor scale and zero point."""
+    """Other streams must carry int8 with a per-tensor scale and zero point."""
     for value in values:
         element = graph.quantized_element(value)
         if element is None or element.storage.width.data != 8 or not element.is_signed:
             return f"streams carry int8, got {graph.element_of(value)}: quantize to i8"
+        if element.is_per_axis:
+            return f"a stream has a single scale, got {element}: quantize per tensor"
+    return None
+
+
+def why_not_stream(*values: SSAValue) -> str | None:
+    """
+    Streams of convolutions, matrix products and maxima must carry integers of at most 8 bits with a
+    per-tensor scale.
+    """
+    for value in values:
+        element = graph.quantized_element(value)
+        if element is None or element.width > BYTE_BITS:
+            return f"streams carry 1 to 8 bits, got {graph.element_of(value)}: quantize to i8"
         if element.is_per_axis:
             return f"a stream has a single scale, got {element}: quantize per tensor"
     return None
@@ -104,13 +118,63 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
     residual = () if op.residual is None else (op.residual,)
     if any(graph.constant_array(v) is not None for v in (op.input, *residual)):
         return "operands are streams, got a constant: fold it into the bias"
-    values = (op.input, op.result, *residual)
+    compared = comparison_of(op)
+    result = op.result if compared is None else compared.result
     return (
-        why_not_int8(*values)
-        or why_not_shape(*values)
-        or why_not_requant(op.requant)
+        why_not_stream(op.input, result)
+        or why_not_shape(op.input, result)
+        or why_not_bipolar(op)
+        or why_not_int8(*residual)
+        or (why_not_requant(op.requant) if compared is None else why_not_threshold(compared))
         or why_not_residual_shifts(op)
     )
+
+
+def comparison_of(op: graph.LinearOperation) -> graph.ThresholdOp | None:
+    """Return the comparison with thresholds that is the only consumer of the sums of `op`."""
+    users = [use.operation for use in op.result.uses]
+    return users[0] if len(users) == 1 and isinstance(users[0], graph.ThresholdOp) else None
+
+
+def why_not_threshold(op: graph.ThresholdOp) -> str | None:
+    """
+    Thresholds must compare the sums of a convolution or matrix product without a residual, and the
+    results must begin at the same integer in all channels.
+    """
+    layer = op.input.owner
+    if not isinstance(layer, graph.LinearOperation) or comparison_of(layer) is not op:
+        return "thresholds compare the sums of a layer with one consumer: run it on the CPU"
+    requant = layer.requant
+    if layer.residual is not None or requant is None or not _keeps_sums(requant):
+        return "thresholds compare sums of products: add a residual after them"
+    unit, lowest = (
+        graph.stored_element(op.result).unit,
+        op.offsets + np.minimum(op.steps, 0) * op.levels,
+    )
+    if set(np.abs(op.steps).tolist()) != {unit} or len(set(lowest.tolist())) > 1:
+        return f"each threshold adds or subtracts {unit} from one integer on: run it on the CPU"
+    return None
+
+
+def _keeps_sums(requant: RequantAttr) -> bool:
+    is_shifted = any(requant.net_shifts) or any(m != 1 for m in requant.multipliers)
+    is_clamped = requant.low.data > -(1 << 31) or requant.high.data < (1 << 31) - 1
+    return not (is_shifted or is_clamped or requant.zero_point.data)
+
+
+def why_not_bipolar(op: graph.LinearOperation) -> str | None:
+    """
+    Streams of -1 and 1 must have no padding and no residual, and must be results of a comparison.
+    """
+    if comparison_of(op) is None and graph.stored_element(op.result).is_bipolar:
+        return "a requantization has more results than -1 and 1: use thresholds"
+    if not graph.stored_element(op.input).is_bipolar:
+        return None
+    if op.residual is not None:
+        return "sums of -1 and 1 have no residual: use 2 bits"
+    if isinstance(op, graph.Conv2dOp) and any(op.padding.get_values()):
+        return "0 is not -1 or 1, so that there is no padding: use 2 bits"
+    return None
 
 
 def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
@@ -145,9 +209,12 @@ def why_not_pool(op: Pool2dOp) -> str | None:
     """
     A maximum must not have dilations. An average must have a single divisor, exact with 17 bits.
     """
-    if (reason := why_not_int8(op.input, op.result) or why_not_shape(op.input)) is not None:
+    values = (op.input, op.result)
+    is_maximum = op.function is Pool.MAX
+    reason = why_not_stream(*values) if is_maximum else why_not_int8(*values)
+    if (reason := reason or why_not_shape(op.input)) is not None:
         return reason
-    if op.function is Pool.MAX:
+    if is_maximum:
         dilations = list(op.dilations.get_values())
         return None if set(dilations) == {1} else f"a maximum has no dilations, got {dilations}"
     if any(op.padding.get_values()) and not op.includes_padding:
@@ -238,7 +305,7 @@ def why_not_reshape(op: graph.ReshapeOp) -> str | None:
     """A reshape must flatten [N, H, W, C] to [N, C]."""
     before, after = graph.shape_of(op.input), graph.shape_of(op.result)
     if len(before) == 4 and len(after) == 2 and before[0] == after[0]:
-        return why_not_int8(op.input) or why_not_shape(op.input)
+        return why_not_stream(op.input) or why_not_shape(op.input)
     return f"a stream can only be flattened to [N, C], got {list(before)} to {list(after)}"
 
 
@@ -249,6 +316,10 @@ def why_not(op: Operation) -> str | None:
     match op:
         case graph.LinearOperation():
             return why_not_linear(op)
+        case graph.ThresholdOp():
+            layer = op.input.owner
+            is_sum = isinstance(layer, graph.LinearOperation)
+            return why_not_threshold(op) or (why_not_linear(layer) if is_sum else None)
         case Pool2dOp():
             return why_not_pool(op)
         case graph.BinaryOp():
@@ -277,6 +348,8 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_linear,
     why_not_requant,
     why_not_residual_shifts,
+    why_not_threshold,
+    why_not_bipolar,
     why_not_pool,
     why_not_addition,
     why_not_lookup,
@@ -285,6 +358,7 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_resize,
     why_not_slice,
     why_not_reshape,
+    why_not_stream,
     why_not_int8,
     why_not_shape,
 )

@@ -47,6 +47,9 @@ class DataflowTarget(ChipOptions, Target):
         half_even=False,
         widths=(8,),
         weight_widths=BYTE_WIDTHS,
+        activation_widths=BYTE_WIDTHS,
+        bipolar=True,
+        thresholds=True,
         # A 16-bit value divides the circuit, and all layers on one side remain on the CPU.
         wide_share=0.0,
     )

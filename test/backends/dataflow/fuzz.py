@@ -32,6 +32,7 @@ from dataflow_circuits import (
 from ceras_ir.backends.dataflow.blocks import (
     Addend,
     Block,
+    Column,
     Convolution,
     Feature,
     Source,
@@ -49,6 +50,14 @@ KINDS = (
 )  # fmt: skip
 
 
+def random_column(rng: np.random.Generator) -> Column:
+    """Return columns of 8 bits, or of 1 to 8 bits in a third of the streams."""
+    if rng.integers(3):
+        return Column()
+    bits = int(rng.integers(1, 9))
+    return Column(bits, int(rng.integers(2)) << bits - 1)
+
+
 def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, BlockLanes]]:
     """
     Return a chain of one to four steps, some with a residual connection, and the lanes for them.
@@ -60,13 +69,16 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
     # In a quarter of the chains, all channels have equal shifts.
     spread = pick(0, 3) and pick(1, 10)
 
-    source = Source("input", Feature(pick(1, 7), pick(1, 5), pick(1, 6)))
+    source = Source("input", Feature(pick(1, 7), pick(1, 5), pick(1, 6), random_column(rng)))
     blocks: list[Block] = []
     lanes: dict[Block, BlockLanes] = {}
     last: Block = source
     for _ in range(pick(1, 4)):
         f = last.feature
         kind = rng.choice(KINDS)
+        if f.column != Column() and kind != "pool":
+            # Other blocks have streams of int8.
+            kind = rng.choice(["convolution", "depthwise"])
         if kind == "pool":
             kernel = pick(1, min(3, f.rows, f.columns))
             padding = [pick(0, kernel - 1) for _ in range(4)]
@@ -115,8 +127,10 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
                 padding=(pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)),
                 groups=f.channels if depthwise else 1,
                 zeros=float(rng.choice([0, 0.5, 0.9])),
-                pad=pick(-128, 127),
+                pad=pick(-f.column.reach, f.column.reach - 1),
                 spread=spread,
+                result=(result := random_column(rng)),
+                compares=result.bits < 4,
                 bits=(bits := int(rng.choice(WIDTHS))),
                 bipolar=bits == 2 and bool(pick(0, 1)),
             )
@@ -172,7 +186,7 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     known = [e for e in WeightEncoding if e is not WeightEncoding.DELTA or delta_bits(block)]
     encoding = WeightEncoding.DENSE if block.uniform else WeightEncoding(str(rng.choice(known)))
     parts = int(rng.integers(1, block.feature.columns + 1)) if rng.integers(2) else 1
-    in_tables = block.is_narrow and bool(rng.integers(2))
+    in_tables = (block.is_narrow or block.input.bits < 8) and bool(rng.integers(2))
     return BlockLanes(
         min(rows, 3), int(rng.choice(counts)), encoding, parts=parts, in_tables=in_tables
     )

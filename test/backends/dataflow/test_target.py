@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from conftest import Tool
 from dataflow_circuits import needs_verilator
+from finn_networks import QuantizedBuilder
 from onnx import ModelProto, NodeProto
 from onnx_models import model, node, norm_parameters, weights
 
@@ -353,3 +354,44 @@ def test_a_damaged_manifest_is_refused(tool: Tool, tmp_path: Path, net: str):
         path.write_text(json.dumps(content | {"dataflow": content["dataflow"] | {key: value}}))
         done = tool("ceras-run", "out", "--inputs", "in.npz", "--outputs", "out.npz")
         assert done.status == 1 and message in done.stderr, done.stderr
+
+
+def few_bits(bits: int) -> ModelProto:
+    """
+    Return two convolutions and two products with weights and activations of `bits` bits and batch
+    normalization. Activations are unsigned after the first, and their scale is no power of two.
+    """
+    b = QuantizedBuilder(bits)
+    x, channels = b.quantized("input", "image", 8, 2.0**-7, narrow=False), 2
+    for i in range(2):
+        w = b.weights(f"conv{i}", (5, channels, 3, 3), bits, 0.3)
+        x = b.norm(b.node("Conv", f"conv{i}", [x, w], kernel_shape=[3, 3]), f"n{i}", 5, 1.0)
+        x = b.quantized(x, f"act{i}", bits, 0.7, signed=bits == 1 or i == 0)
+        if i == 0:
+            x = b.node("MaxPool", "pool", [x], kernel_shape=[2, 2], strides=[2, 2])
+        channels = 5
+    x = b.node("Flatten", "flatten", [x])
+    for i, out in enumerate((6, 3)):
+        x = b.node("MatMul", f"fc{i}", [x, b.weights(f"fc{i}", (channels, out), bits, 1.0)])
+        x = b.quantized(b.norm(x, f"m{i}", out, 2.0), f"act{i + 2}", bits, 1.0)
+        channels = out
+    return b.network((1, 2, 8, 8), x, 3)
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_few_bits(tool: Tool, tmp_path: Path, bits: int):
+    """All layers are in the circuit, with streams of few bits, and all levels are equal."""
+    (tmp_path / "net.onnx").write_bytes(few_bits(bits).SerializeToString())
+    options = ["--target", "dataflow", "--board", "pynq_z2"]
+    done = tool("ceras-compile", "net.onnx", *options, "-o", "out")
+    assert done.status == 0, done.stderr
+    layers = json.loads((tmp_path / "out" / "report.json").read_text())["layers"]
+    linear = [layer for layer in layers if layer["op"] in ("conv2d", "matmul", "threshold")]
+    assert len(linear) == 8 and {layer["device"] for layer in linear} == {"dataflow"}
+    assert all(layer.get("multipliers", 0) == 0 for layer in linear)
+    options = ["--targets", "c,dataflow", "--stall", "40", "--floor", "-1000"]
+    done = tool("ceras-verify", "net.onnx", *options)
+    assert done.status == 0, done.stdout + done.stderr
+    assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
