@@ -288,12 +288,14 @@ class ThresholdRule(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         counts = self.replace(main)
-        for count, text in zip(
-            counts, ("compare sums with thresholds", "remain float"), strict=True
-        ):
+        notes = (
+            "the sums of {} are compared with thresholds",
+            "float operations remain between {} and a quantization, which has too many thresholds",
+        )
+        for count, note in zip(counts, notes, strict=True):
             if count:
                 layers = "1 layer" if count == 1 else f"{count} layers"
-                remark(f"fold-qdq: note: {layers} before float operations: {text}")
+                remark(f"fold-qdq: note: {note.format(layers)}")
 
     def replace(self, main: FuncOp) -> tuple[int, int]:
         """
