@@ -238,3 +238,40 @@ def test_blocks_are_widened_with_a_note(capsys: pytest.CaptureFixture[str]):
     np.testing.assert_allclose(output(import_model(proto), {"x": x}), expected, atol=1e-6)
     note = "import: note: blocks of weights below 8 bits are widened to float32: 1 tensor"
     assert note in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4"])
+@pytest.mark.parametrize("axis", [None, 1])
+@pytest.mark.parametrize("use", ["DequantizeLinear", "float", "int8", "Flatten"])
+def test_computed_values_of_few_bits(name: str, axis: int | None, use: str):
+    """ONNX's reference implementation has no INT2; ONNX defines the result."""
+    kind = np.dtype(getattr(ml_dtypes, name))
+    low, high = int(ml_dtypes.iinfo(kind).min), int(ml_dtypes.iinfo(kind).max)
+    scale = np.array([0.25, 0.3, 0.4] if axis else 0.25, np.float32)
+    point = np.full(scale.shape, low + 1)
+    tensors: dict[str, npt.NDArray[Any]] = {"s": scale, "z": point.astype(kind)}
+    more: dict[str, Any] = {"axis": axis} if axis else {}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **more)]
+    if use == "Flatten":
+        nodes.append(helper.make_node("Flatten", ["q"], ["f"]))
+    elif use != "DequantizeLinear":
+        to = TensorProto.FLOAT if use == "float" else TensorProto.INT8
+        nodes += [helper.make_node("Cast", ["q"], ["y"], to=to)]
+    if use in ("DequantizeLinear", "Flatten"):
+        source = "f" if use == "Flatten" else "q"
+        nodes.append(helper.make_node("DequantizeLinear", [source, "s", "z"], ["y"], **more))
+    output = TensorProto.INT8 if use == "int8" else TensorProto.FLOAT
+    made = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (40, 3))],
+        [helper.make_tensor_value_info("y", output, (40, 3))],
+        [numpy_helper.from_array(array, key) for key, array in tensors.items()],
+    )
+    proto = helper.make_model(made, opset_imports=[helper.make_opsetid("", 25)])
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    integers = np.clip(np.rint(x / scale) + point, low, high)
+    expected = integers if use in ("float", "int8") else (integers - point) * scale
+    module = import_model(proto)
+    assert f"!quant.uniform<{name.replace('int', 'i').replace('ui', 'u')}:f32" in str(module)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], expected.astype(np.float32))

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from ceras_ir.dialects.graph import quantized_element
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
 from ceras_ir.frontends.onnx.emission.quantization import width_of_bounds
@@ -426,6 +428,8 @@ class Importer:
             raise emitter.node.unsupported("text that is no label of a classifier; remove it")
         if (message := other_type(value, result)) is not None:
             raise emitter.node.wrong(message)
+        if (element := quantized_element(result)) is not None and element.width < BYTE_BITS:
+            raise emitter.node.unsupported(f"{element.width}-bit integers; dequantize them")
         # Exporters write wrong shapes. Runtimes ignore the declared shape and warn too.
         if (message := other_shape(value, result, self.graph)) is not None:
             remark(f"import: warning: output '{text(value.name)}' {message}, which is used")

@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, CastOp, DequantizeOp, Function, Pad, Reduce, element_of
 from ceras_ir.dialects.graph.operation import broadcast_shape
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.frontends.onnx.emission.builder import Builder
 from ceras_ir.frontends.onnx.emission.values import (
     BlockedConstant,
@@ -183,8 +183,9 @@ class Emitter(Builder):
         rounding, the result is exact for integers below 22 bits.
         """
         is_plain = not known.is_per_axis and not known.zero_point
+        storage = known.widened(max(known.width, BYTE_BITS)).storage
         if is_plain and known.scale == 1 and element != f32:
-            return self.emit(CastOp(value, known.storage))
+            return self.emit(CastOp(value, storage))
         if not (is_plain and element == f32) and known.storage.width.data > 16:
             raise self.node.unsupported(f"a conversion of {known}; quantize to 8 or 16 bits")
         real: Value = self.emit(DequantizeOp(value))
@@ -198,7 +199,7 @@ class Emitter(Builder):
             for of, name in ((known.scales, "scale"), (known.zero_points, "zero_point"))
         )
         integers = self.add(self.unary(Function.ROUND, self.div(real, scales)), points)
-        return integers if element == f32 else self.emit(CastOp(integers, known.storage))
+        return integers if element == f32 else self.emit(CastOp(integers, storage))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
         """

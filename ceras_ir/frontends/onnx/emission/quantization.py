@@ -34,12 +34,12 @@ QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integer types that may store quantized values."""
 
 
-def storage_of(node: Node, name: str, *, of_constant: bool = False) -> IntegerType:
+def storage_of(node: Node, name: str, *, narrow: bool = False) -> IntegerType:
     """
     Return the integer type with the numpy name `name`, such as `int8`. A type in which quantized
-    values cannot be stored is an error of `node`; only constants may have less than 8 bits.
+    values cannot be stored is an error of `node`; with `narrow`, they may have less than 8 bits.
     """
-    if name not in QUANTIZED_DTYPES and not (of_constant and name in PACKED_TYPES.values()):
+    if name not in QUANTIZED_DTYPES and not (narrow and name in PACKED_TYPES.values()):
         raise node.unsupported(
             f"values are stored as {name}, expected {', '.join(QUANTIZED_DTYPES)}: quantize to int8"
         )
@@ -54,6 +54,8 @@ def stored_type(emitter: Emitter, value: Value) -> str:
     if isinstance(value, Constant):
         return value.dtype.name
     element = element_of(value)
+    if isinstance(element, UniformType) and element.width < BYTE_BITS:
+        return f"{'' if element.is_signed else 'u'}int{element.width}"
     if not isinstance(element, UniformType) and not is_integer(element):
         raise emitter.node.wrong(f"integers expected, got {element}")
     return graph.numpy_dtype(element).name
@@ -67,7 +69,7 @@ def uniform_type(
     shape: Sequence[int],
     axis: int,
     *,
-    of_constant: bool = False,
+    narrow: bool = False,
 ) -> UniformType:
     """
     Return the quantized type with integers of `storage` for a tensor of `shape`. A single scale and
@@ -89,7 +91,7 @@ def uniform_type(
         if zero_point.size != scales.size:
             raise node.wrong(f"{zero_point.size} zero points, expected {scales.size}")
         points = zero_point.reshape(-1)
-    kind = storage_of(node, storage, of_constant=of_constant)
+    kind = storage_of(node, storage, narrow=narrow)
     if scales.size == 1:
         return UniformType(float(scales[0]), int(points[0]), storage=kind)
     if scale.ndim > 1:
@@ -163,10 +165,7 @@ def real_numbers(
     if isinstance(value, Constant) and not np.all(scale):
         value, scale = _without_zero_scales(value, scale, zero_point, axis)
     storage, shape = stored_type(emitter, value), shape_of_value(value)
-    is_constant = isinstance(value, Constant)
-    element = uniform_type(
-        emitter, storage, scale, zero_point, shape, axis, of_constant=is_constant
-    )
+    element = uniform_type(emitter, storage, scale, zero_point, shape, axis, narrow=True)
     return dequantized(emitter, value, element)
 
 

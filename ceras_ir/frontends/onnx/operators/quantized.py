@@ -84,7 +84,7 @@ def quantize_linear(node: Node, emitter: Emitter) -> Value:
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block:
         return _quantized_blocks(node, emitter, storage, _Scales(scale, point, axis, block))
-    element = uniform_type(emitter, storage, scale, point, emitter.shape(0), axis)
+    element = uniform_type(emitter, storage, scale, point, emitter.shape(0), axis, narrow=True)
     return quantized(emitter, emitter.value(0), element, node.outputs[0])
 
 
@@ -133,7 +133,7 @@ def _dequantized_in_float(node: Node, emitter: Emitter, scales: _Scales) -> Valu
     if scales.point is not None and scales.point.dtype.name != storage:
         raise node.wrong(f"the zero point is {scales.point.dtype.name}, expected {storage}")
     scale, point = scales.spread(node, emitter.shape(0))
-    kind = storage_of(node, storage, of_constant=isinstance(value, Constant))
+    kind = storage_of(node, storage, narrow=isinstance(value, Constant))
     if isinstance(value, Constant):
         if scales.size and len(value.shape) == 2:
             return _packed(node, emitter, scales, value, kind)
