@@ -20,7 +20,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, model, node, run_onnxruntime
 
 from ceras_ir.driver.compile import main as compile_main
-from ceras_ir.driver.verify import qonnx_operators
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
@@ -558,27 +557,3 @@ def test_thresholds_after_a_layer_compare_integers():
     assert "tensor<3x3xi32>" in str(module) and "binary" not in str(module)
     np.testing.assert_array_equal(run(module, {"x": x})["y"], before)
     check(module, {"x": x})
-
-
-def test_verification_compares_with_the_documented_operators(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """ONNX's evaluator gets QONNX's operators, and finds a difference of a scale."""
-    first, _ = pair(3, per_channel=True, seed=1)
-    path = tmp_path / "model.onnx"
-    path.write_bytes(first.SerializeToString())
-    assert verify_main([str(path), "--targets", "c"]) == 0
-    line = next(t for t in capsys.readouterr().out.splitlines() if t.startswith("imported graph"))
-    assert "reference evaluator" in line and "within rounding" in line
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("signed", "narrow"), [(1, 0), (1, 1), (0, 0)])
-def test_reference_of_quant(mode: str, signed: int, narrow: int):
-    x, scale = steps((40,), np.array(0.25, np.float32)), np.array(0.25, np.float32)
-    point, bits = np.array(1, np.float32), np.array(4, np.float32)
-    found = qonnx_operators.quant(
-        x, scale, point, bits, signed=signed, narrow=narrow, rounding_mode=mode
-    )
-    expected = quant(x, 0.25, 1, 4, mode, signed=signed, narrow=narrow)
-    np.testing.assert_array_equal(found, expected)

@@ -24,7 +24,6 @@ from onnx import helper, numpy_helper
 from xdsl.ir import SSAValue
 
 from ceras_ir.driver.verify.bounded_evaluation import BoundedEvaluation, lost, relative, unit_of
-from ceras_ir.driver.verify.qonnx_operators import DOMAINS, qonnx_operators
 from ceras_ir.driver.verify.real_values import UNIT, Doubles
 from ceras_ir.driver.verify.rounding_rules import equal
 from ceras_ir.driver.verify.unsigned_weights import with_unsigned_weights
@@ -248,10 +247,8 @@ def _started(model: onnx.ModelProto) -> _Evaluator:
     versions = {entry.domain: entry.version for entry in model.opset_import}
     is_old = versions.get("", versions.get("ai.onnx", 0)) < FIRST_TRAINING_MODE_OPSET
     trains = any(n.op_type == "BatchNormalization" and len(n.output) > 1 for n in model.graph.node)
-    replaced: list[type[OpRun]] = [BatchNormalization] if is_old and not trains else []
-    if any(domain in versions for domain in DOMAINS):
-        replaced += qonnx_operators()
-    return ReferenceEvaluator(model, new_ops=replaced or None)
+    replaces = is_old and not trains
+    return ReferenceEvaluator(model, new_ops=[BatchNormalization] if replaces else None)
 
 
 def _bind_functions(model: onnx.ModelProto) -> None:

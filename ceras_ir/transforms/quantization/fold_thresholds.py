@@ -288,14 +288,12 @@ class ThresholdRule(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         counts = self.replace(main)
-        notes = (
-            "the sums of {} are compared with thresholds",
-            "float operations remain between {} and a quantization, which has too many thresholds",
-        )
-        for count, note in zip(counts, notes, strict=True):
+        for count, text in zip(
+            counts, ("compare sums with thresholds", "remain float"), strict=True
+        ):
             if count:
                 layers = "1 layer" if count == 1 else f"{count} layers"
-                remark(f"fold-qdq: note: {note.format(layers)}")
+                remark(f"fold-qdq: note: {layers} before float operations: {text}")
 
     def replace(self, main: FuncOp) -> tuple[int, int]:
         """

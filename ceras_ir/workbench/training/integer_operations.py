@@ -249,10 +249,14 @@ def from_float(op: graph.QuantizeOp, args: Sequence[Tensor]) -> Tensor:
     return stored(args[0], graph.stored_element(op.result)).to(torch.float32)
 
 
-def stored(x: Tensor, element: UniformType) -> Tensor:
-    """Convert real numbers to the integers of the quantized type `element`."""
+def stored(x: Tensor, element: UniformType, low: int | None = None) -> Tensor:
+    """
+    Convert real numbers to the integers of the quantized type `element`. The lowest integer is
+    `low`, or by default that of the type.
+    """
     scale, point = scales(element, x.ndim, x), points(element, x.ndim, x)
-    return quantize(x, scale.to(x.dtype), point, element.low, element.high)
+    low = element.low if low is None else low
+    return quantize(x, scale.to(x.dtype), point, low, element.high)
 
 
 def to_float(op: graph.DequantizeOp, args: Sequence[Tensor]) -> Tensor:

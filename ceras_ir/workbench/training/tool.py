@@ -15,7 +15,7 @@ from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.extras import IN_CLONE, install_command
-from ceras_ir.transforms.quantization_options import ArithmeticOptions
+from ceras_ir.transforms.quantization_options import ArithmeticOptions, weight_widths
 from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
     HARD_SWISH,
@@ -46,6 +46,7 @@ def make_parser() -> ToolParser:
         examples=(
             "pruned.onnx --data train.npz --labels labels.npz --epochs 10 -o trained.onnx",
             "model.onnx --int8 --data train.npz --labels labels.npz -o trained.onnx",
+            "model.onnx --bits 4 --target c --data train.npz --labels labels.npz -o trained.onnx",
         ),
     )
     add = parser.add_argument
@@ -78,6 +79,14 @@ def make_parser() -> ToolParser:
             help="quantize first, then train through the rounding, with the integers of the "
             "compiled network. OUT.onnx has Q/DQ",
         )
+    )
+    quantized.add_argument(
+        "--bits",
+        dest="weight_bits",
+        action="extend",
+        type=weight_widths,
+        metavar="BITS[:LAYER],...",
+        help="train the integers of weights of fewer bits, as --int8 --weight-bits",
     )
     add_options(quantized, ArithmeticOptions)
     add_scheme(quantized)
@@ -253,6 +262,8 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     from ceras_ir.driver.model_options import title_of
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
+    if arguments.weight_bits:
+        arguments.int8 = True
     if not arguments.int8:
         if arguments.target is not None or arguments.calibrate:
             raise UsageError("--target and --calibrate require --int8")

@@ -24,7 +24,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import quantized_element
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names, result_values
 from ceras_ir.network.storage import EQUALIZED
@@ -54,6 +54,16 @@ class Trained:
     constant: graph.ConstantOp
     parameter: str
     element: UniformType | None
+
+    @property
+    def low(self) -> int | None:
+        """
+        The lowest integer of signed weights of less than 8 bits: that of `weight_bounds`, or of the
+        initial weights; `None` for the lowest of the type.
+        """
+        if (e := self.element) is None or e.width >= BYTE_BITS or not e.is_signed:
+            return None
+        return min(integer.weight_bounds(e.width)[0], int(self.constant.array().min(initial=0)))
 
     def real(self) -> Tensor:
         """Return the initial constant as real numbers."""
@@ -128,12 +138,12 @@ class TorchNetwork(nn.Module):
     def weight(self, trained: Trained) -> Tensor:
         """
         Return the current value of a trained constant: real numbers, or stored integers if it is
-        quantized.
+        quantized. Weights are clamped to the integers that the compiler rounds to.
         """
         real = self.get_parameter(trained.parameter)
         if (mask := self.masks.get(trained.parameter)) is not None:
             real = real * self.get_buffer(mask)
-        return real if trained.element is None else stored(real, trained.element)
+        return real if trained.element is None else stored(real, trained.element, trained.low)
 
     def forward(
         self, inputs: Sequence[Tensor], features: Mapping[str, SSAValue] | None = None

@@ -27,6 +27,7 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.extras import install_command
+from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.training import trainer
 from ceras_ir.workbench.training.examples import Examples
 from ceras_ir.workbench.training.session import student_of, teacher_of
@@ -106,6 +107,24 @@ def test_int8_trains_the_integers_that_run(tmp_path: Path):
         if isinstance(op, graph.LinearOperation):
             assert op.is_quantized
             assert np.mean(graph.known_array(op.weights) == 0) >= 0.79
+
+
+def test_weights_of_few_bits_are_trained(tmp_path: Path, capsys):
+    """The file has the trained integers, and training reduces the loss of 2 bits."""
+    output = tmp_path / "out.onnx"
+    options = ["--bits", "2,4:wide*", "--target", "c", "--epochs", "3", "--rate", "3e-3"]
+    assert main([MODEL, *DATA, *options, "--device", "cpu", "-o", str(output)]) == 0
+    scores = score(capsys.readouterr().err)
+    assert max(scores[1:]) >= scores[0]
+    chosen = replace(BuildOptions(), quantize="int8", target=find_target("c")())
+    module = student_of(read_network(str(output)), chosen).module
+    found = [
+        (graph.stored_element(op.weights).width, np.abs(graph.known_array(op.weights)).max())
+        for op in main_function(module).body.block.ops
+        if isinstance(op, graph.LinearOperation)
+    ]
+    assert [bits for bits, _ in found] == [8, 4, 2, 8]
+    assert found[1][1] <= 7 and found[2][1] <= 1
 
 
 @pytest.mark.parametrize("optimizer", ("adam", "sgd"))

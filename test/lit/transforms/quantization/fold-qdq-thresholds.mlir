@@ -14,7 +14,7 @@
 // CHECK-NEXT:    %[[Y:.*]] = graph.threshold %[[S]], %[[T]] {offset = array<i64: 0, 3>, step = array<i64: 1, -1>}
 // CHECK-SAME:      -> tensor<1x2x!quant.uniform<u2:f32, 1.0>>
 // CHECK-NEXT:    graph.dequantize %[[Y]]
-// NOTE: fold-qdq: note: the sums of 1 layer are compared with thresholds
+// NOTE: fold-qdq: note: 1 layer before float operations: compare sums with thresholds
 func.func @main(%x: !x) -> tensor<1x2xf32> {
   %r = graph.dequantize %x : (!x) -> tensor<1x2xf32>
   %w = graph.constant dense<1> : tensor<2x2xi2> : !w
@@ -66,7 +66,7 @@ func.func @main(%x: !x) -> (tensor<1x1x!quant.uniform<i1:f32, 1.0>>, tensor<1x1x
 // 255 thresholds for 2 weights are too many.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT:     graph.threshold
-// NOTE: fold-qdq: note: float operations remain between 1 layer and a quantization, which has too many thresholds
+// NOTE: fold-qdq: note: 1 layer before float operations: remain float
 func.func @main(%x: !x) -> tensor<1x1x!quant.uniform<u8:f32, 0.125>> {
   %r = graph.dequantize %x : (!x) -> tensor<1x2xf32>
   %w = graph.constant dense<1> : tensor<1x2xi2> : !w
