@@ -296,10 +296,13 @@ class WidenActivationsPass(TargetNameOptions, NetworkPass):
         for function in (main, *called_functions(main)):
             ops = list(function.body.block.ops)
             # `widen-weights` widens constants, and values that are moved from them.
-            constant: list[SSAValue] = [op.result for op in ops if isinstance(op, graph.ConstantOp)]
-            for value in constant:  # The list grows in the loop.
-                constant += _moved(value)
-            weights = set(constant)
+            constants = [op.result for op in ops if isinstance(op, graph.ConstantOp)]
+            reached = [v for v in constants if graph.quantized_element(v) is not None]
+            weights: set[SSAValue] = set(reached)
+            for value in reached:  # The list grows in the loop.
+                added = [v for v in _moved(value) if v not in weights]
+                weights.update(added)
+                reached += added
             for op in ops:
                 for value in (result for result in op.results if result not in weights):
                     element = graph.quantized_element(value) if is_tensor(value.type) else None
