@@ -54,13 +54,13 @@ def in_blocks(
         graph.initializer.remove(tensor)
         graph.initializer.append(numpy_helper.from_array(packed, name))
         graph.initializer.append(numpy_helper.from_array(scales, f"{name}_scales"))
-        sizes = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": level}
         inputs = [node.input[0], name, f"{name}_scales"]
         node.CopyFrom(
             helper.make_node(
-                "MatMulNBits", inputs, list(node.output), node.name, domain="com.microsoft", **sizes
+                "MatMulNBits", inputs, list(node.output), node.name, domain="com.microsoft",
+                K=k, N=n, bits=bits, block_size=block, accuracy_level=level,
             )
-        )
+        )  # fmt: skip
     copy.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return copy
 
@@ -75,8 +75,9 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--level", type=int, default=4)
     arguments = parser.parse_args()
-    model = onnx.load(arguments.model)
-    onnx.save(in_blocks(model, arguments.bits, arguments.block, arguments.level), arguments.out)
+    model = onnx.ModelProto.FromString(arguments.model.read_bytes())
+    changed = in_blocks(model, arguments.bits, arguments.block, arguments.level)
+    arguments.out.write_bytes(changed.SerializeToString())
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.placement": ("check-operations", "explain", "place"),
     "ceras_ir.transforms.pruning.prune": ("prune",),
     "ceras_ir.transforms.quantization.accumulators": ("prove-accumulators",),
+    "ceras_ir.transforms.quantization.block_weights": ("block-weights",),
     "ceras_ir.transforms.quantization.channel_scales": ("equalize-channels", "level-rows"),
     "ceras_ir.transforms.quantization.channel_slopes": ("separate-slopes",),
     "ceras_ir.transforms.quantization.checks": ("check-outputs", "check-scales"),

@@ -121,10 +121,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     @property
     def keeps_precision(self) -> bool:
         """
-        Whether an option is given that affects only a quantized network: `int16`, `float`,
-        `weight_bits` or `budget`.
+        Whether an option is given that affects only a quantized network: `int16`, `float` or
+        `budget`, and `weight_bits` if the target has no weights in blocks.
         """
-        return bool(self.int16 or self.float or self.weight_bits or self.budget is not None)
+        weights = self.weight_bits and not self.target.arithmetic.blocks
+        return bool(self.int16 or self.float or weights or self.budget is not None)
 
     def applied(self) -> "BuildOptions":
         """Return the options for a network that was quantized with these options."""
@@ -364,6 +365,11 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
+    if options.weight_bits and not options.is_quantized:
+        from ceras_ir.transforms.quantization.block_weights import BlockWeightsPass
+
+        in_blocks = (BlockWeightsPass(options.weight_bits),)
+        stages.append(Stage("weights in blocks", in_blocks, changes_values=True))
     if options.is_quantized:
         passes = (
             *_widening(options, "activations"),

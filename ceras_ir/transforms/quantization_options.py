@@ -313,14 +313,16 @@ class WeightOptions:
     """The option of `set-weight-bits`."""
 
     weight_bits: tuple[str, ...] = option(
-        (), metavar="BITS[:LAYER],...", action="extend", read=weight_widths, needs=(SCALES,)
+        (), metavar="BITS[:LAYER],...", action="extend", read=weight_widths
     )
     """
     Store the weights of these layers in 2 to 8 bits, named as for --int16; without LAYER, of all
     layers except the smallest, which have 5% of the weights; can be repeated.
 
-    A later entry replaces an earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the
-    first, the last and depthwise layers, in which rounding adds most noise per byte.
+    In a float network, matrix products have 2, 4 or 8 bits, with a scale for each block of 32
+    inputs, which are quantized at run time (targets c and arduino). A later entry replaces an
+    earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the first, the last and
+    depthwise layers, in which rounding adds most noise per byte.
     """
     weight_bytes: int | None = None
     """Choose the widths of all other layers, so that the weights have at most these bytes."""

@@ -100,6 +100,8 @@ class BlockWeights:
 
     def product(self, layer: Layer) -> str:
         """Add the C function that multiplies quantized rows, and return the C name."""
+        if layer.options.dsp:
+            return self.function(layer, "block_rows")
         portable = self.function(layer, "block_products", LANES=str(self.lanes))
         if self.lanes == 1:
             return portable

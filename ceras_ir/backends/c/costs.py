@@ -291,6 +291,12 @@ PIXEL_WEIGHTED, PIXEL_PLACED = 20.0, 20.0
 VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
 """Instructions per visited node, per tree, and per value that a leaf adds."""
 
+BLOCK_PRODUCT, BLOCK_SUM, BLOCK_PRODUCT_DSP = (7.7, 12.7), (20.0, 384.0), 3.0
+"""
+Instructions per product with packed weights of 4 bits in blocks and per sum of a block, with and
+without floating-point unit, and per product with SMLAD. The network is a product of 512 by 512.
+"""
+
 CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
 
@@ -344,6 +350,11 @@ def _small_instructions(layer: Layer, board: Board) -> float:
     if isinstance(cycles := layer.modelled.get("cycles"), int):
         return float(cycles)
     match op:
+        case graph.BlockMatmulOp():
+            each = BLOCK_PRODUCT_DSP if layer.options.dsp else BLOCK_PRODUCT[soft]
+            each += BLOCK_SUM[soft] / op.block_size
+            quantizing = CORE_CYCLES_PER_ELEMENT["quantize"][soft] * _size(op.input)
+            return each * op.macs + quantizing
         case graph.LinearOperation() if layer.kernel == SPARSE:
             return _sparse(layer, op)
         case graph.LinearOperation() if op.is_quantized:

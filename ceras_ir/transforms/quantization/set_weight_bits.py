@@ -7,7 +7,7 @@ The passes that choose scales, round weights and quantize layers query the width
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan, prod
 
@@ -97,25 +97,7 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
 
     def _given(self, main: FuncOp) -> dict[graph.LinearOperation, int]:
         """Return the width of each layer that `weight_bits` sets."""
-        layers = _layers(main)
-        names = {
-            op: node_names(op) or [node_name(op)]
-            for op in main.body.block.ops
-            if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp)
-        }
-        found: dict[graph.LinearOperation, int] = {}
-        for entry in self.weight_bits:
-            bits, layer = bits_and_layer(entry)
-            chosen = list(_large(layers))
-            if layer is not None:
-                named = matching(names, [layer], "weight_bits")
-                chosen = [op for op in layers if op in named]
-                if not chosen:
-                    raise UsageError(
-                        f"weight_bits: '{layer}' has no constant weights that become integers"
-                    )
-            found |= dict.fromkeys(chosen, bits)
-        return found
+        return chosen_widths(main, _layers(main), self.weight_bits)
 
     def improve(self, main: FuncOp) -> None:
         if (limit := self.weight_bytes) is None:
@@ -149,6 +131,33 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
             f"{self.name}: note: weights in {total:,} bytes, signal to noise of rounding to "
             f"nearest {decibel_text(ratios[best])} at the outputs{other}: {widths}"
         )
+
+
+def chosen_widths(
+    main: FuncOp, layers: Sequence[graph.LinearOperation], entries: Iterable[str]
+) -> dict[graph.LinearOperation, int]:
+    """
+    Return the bits that `entries` of `--weight-bits` choose for the weights of some of `layers`.
+    Raise a `UsageError` for a name without such a layer.
+    """
+    names = {
+        op: node_names(op) or [node_name(op)]
+        for op in main.body.block.ops
+        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp)
+    }
+    found: dict[graph.LinearOperation, int] = {}
+    for entry in entries:
+        bits, layer = bits_and_layer(entry)
+        chosen = list(_large(layers))
+        if layer is not None:
+            named = matching(names, [layer], "weight_bits")
+            chosen = [op for op in layers if op in named]
+            if not chosen:
+                raise UsageError(
+                    f"weight_bits: '{layer}' has no constant weights that become integers"
+                )
+        found |= dict.fromkeys(chosen, bits)
+    return found
 
 
 def _layers(main: FuncOp) -> list[graph.LinearOperation]:

@@ -39,6 +39,7 @@ SHAPES = [
 OPTIONS = {
     "vectors": COptions(),
     "portable": COptions(vectors=False),
+    "smlad": COptions(vectors=False, dsp=True),
     "file": COptions(weights="file"),
 }
 

@@ -1,0 +1,143 @@
+"""
+Store weights of float networks in few bits with a scale for each block: the pass `block-weights`.
+
+Other layers, and activations between layers, remain float. `set-weight-bits` has the same options
+for networks in integers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import FuncOp
+from xdsl.rewriter import Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import known_array
+from ceras_ir.dialects.graph.blocks import BLOCK_WIDTHS, UI8
+from ceras_ir.dialects.quant import BYTE_BITS, packed
+from ceras_ir.support.diagnostics import UsageError, remark
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass
+from ceras_ir.transforms.quantization.set_weight_bits import chosen_widths
+from ceras_ir.transforms.quantization_options import bits_and_layer
+from ceras_ir.transforms.rebuilding import erase_unused
+
+BLOCK = 32
+"""The number of weights that share a scale."""
+
+SHARES = (0.8, 0.86, 0.9, 0.93, 0.96, 1.0, 1.07, 8 / 7)
+"""
+The tried scales, relative to the scale at which the extreme weight of a block becomes the lowest
+integer. Smaller scales clip this weight; at the largest, 7 represents it in 4 bits.
+"""
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class BlockWeightsPass(FloatNetworkPass):
+    """
+    Store constant weights of float matrix products in 2, 4 or 8 bits, with a scale for each block
+    of 32 inputs. A block has the scale with the smallest squared error, which is rounded to 16
+    bits. The products then quantize their inputs at run time (`graph.block_matmul`).
+
+    Entries of `weight_bits` choose layers as in `set-weight-bits`: with an entry without a name,
+    the smallest layers have 8 bits. Products with fewer than 32 inputs, convolutions and recurrent
+    layers remain float. A note on stderr gives the number of layers.
+
+    Before, with `weight_bits=4`:
+
+        %y = graph.matmul %x, %w : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %y = graph.block_matmul %x, %q scales %s : tensor<1x1xf32>
+            {bits = 4 : i64, block = 32 : i64}
+            : (tensor<1x32xf32>, tensor<1x16xui8>) -> tensor<1x1xf32>
+    """
+
+    name = "block-weights"
+
+    weight_bits: tuple[str, ...]
+    """The bits of the weights of layers, such as `4,8:conv1`; see `--weight-bits`."""
+
+    def change(self, main: FuncOp) -> None:
+        products = [op for op in main.body.block.ops if isinstance(op, graph.MatmulOp)]
+        layers = [op for op in products if _has_form(op)]
+        widths = chosen_widths(main, layers, self.weight_bits)
+        if any(bits_and_layer(entry)[1] is None for entry in self.weight_bits):
+            widths = dict.fromkeys(layers, BYTE_BITS) | widths
+        for op, bits in widths.items():
+            if bits not in BLOCK_WIDTHS:
+                raise UsageError(
+                    f"weights of float networks have 2, 4 or 8 bits, got {bits}: --quantize int8 "
+                    "permits 2 to 8 bits"
+                )
+            _replace(op, bits)
+        count = len(widths)
+        remark(
+            f"{self.name}: note: the weights of {count} {'layer' if count == 1 else 'layers'} have "
+            "few bits, and the other layers remain float"
+        )
+
+
+def _has_form(op: graph.MatmulOp) -> bool:
+    constant = isinstance(op.weights.owner, graph.ConstantOp) and op.encoded_weights is None
+    is_float = graph.element_of(op.weights) == f32 and op.ordered is None
+    return constant and is_float and graph.shape_of(op.weights)[1] >= BLOCK
+
+
+def _replace(op: graph.LinearOperation, bits: int) -> None:
+    constant = op.weights.owner
+    assert isinstance(constant, graph.ConstantOp)
+    integers, scales = rounded(known_array(op.weights).astype(np.float32), bits)
+    stored = [
+        graph.ConstantOp.from_array(packed(integers, bits), UI8),
+        graph.ConstantOp.from_array(scales),
+    ]
+    weights, steps = (each.result for each in stored)
+    product = graph.BlockMatmulOp(op.input, weights, steps, None, op.bias, bits=bits, block=BLOCK)
+    new: list[graph.GraphOperation] = [*stored, product]
+    if op.residual is not None:
+        kind, added = graph.Binary.ADD, op.residual
+        new.append(graph.BinaryOp(kind, new[-1].output, added, result_element=f32))
+    if op.activation is not None:
+        new.append(graph.UnaryOp(new[-1].output, op.activation))
+    for each in new:
+        each.location = constant.location if each in stored else op.location
+    new[-1].attributes |= op.attributes
+    Rewriter.replace_op(op, new)
+    erase_unused(constant)
+
+
+def rounded(weights: Floats, bits: int) -> tuple[NDArray[np.uint8], Floats]:
+    """
+    Return the integers [N, blocks * 32] and the scales [N, blocks] of weights [N, K], without zero
+    points. Zeros follow the end of a row.
+    """
+    n, k = weights.shape
+    split = np.zeros((n, -(-k // BLOCK) * BLOCK), np.float32)
+    split[:, :k] = weights
+    split = split.reshape(n, -1, BLOCK)
+    low = 1 << bits - 1
+    at = np.abs(split).argmax(2, keepdims=True)
+    extreme: Floats = np.take_along_axis(split, at, 2) / np.float32(-low)
+    best = np.full((n, split.shape[1], 1), np.inf, np.float32)
+    integers, scales = np.zeros(split.shape, np.uint8), np.zeros_like(extreme)
+    for share in SHARES:
+        scale = upper_half(extreme * np.float32(share))
+        safe = np.where(scale == 0, np.float32(1), scale)
+        q: Floats = np.clip(np.rint(split / safe), -low, low - 1)
+        error: Floats = np.square(q * scale - split).sum(2, keepdims=True)
+        is_better = error < best
+        best, scales = np.where(is_better, error, best), np.where(is_better, scale, scales)
+        integers = np.where(is_better, (q + low).astype(np.uint8), integers)
+    return integers.reshape(n, -1), scales[..., 0]
+
+
+def upper_half(values: Floats) -> Floats:
+    """Return floats rounded to 16 bits, half to even: the lower half of a float32 is 0."""
+    bits = values.view(np.uint32)
+    moved = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    return (moved & np.uint32(0xFFFF0000)).view(np.float32)
