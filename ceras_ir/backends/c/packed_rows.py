@@ -27,6 +27,9 @@ MAX_JOINED_STEPS = 4
 MAX_PAIR, MAX_INPUT = (1 << 15) - 1, 255
 """The maximum sum of products in 16 bits, and the maximum input byte."""
 
+MIN_FETCHED_PANEL, FETCHED_BYTES = 1 << 15, 1 << 12
+"""The minimum bytes of a panel that is prefetched, and the distance in bytes."""
+
 BLOCK_BYTES = VECTOR_WORDS * WORD_BYTES
 """The bytes of the packed words that have equal shifts."""
 
@@ -130,16 +133,30 @@ def _groups(walk: Walk, lanes: Lanes, form: Format, width: int) -> list[str]:
             "}",
         ]
 
+    def fetches(steps: int) -> list[str]:
+        """
+        Return the statements of the first group that prefetch the weights of all groups: each group
+        reads a part of a cache line of a step, which main memory delivers slowly.
+        """
+        if width == 4 or distance * walk.all_steps < MIN_FETCHED_PANEL:
+            return []
+        lines = (f"MODEL_FETCH(from, {FETCHED_BYTES + i});" for i in range(0, steps * distance, 64))
+        return ["if (to == 0) {", *(f"  {line}" for line in lines), "}"]
+
     inner = loop("int32_t i = 0", 1, products(f"ROW_DOT_{kind}", "s"))
     if width == 8 and (count := joined_steps(form.bits)):
         zeros = ", ".join(f"t{p}_{w} = ALL_256(0)" for p, w in sums)
-        joined = [f"model_256 {zeros};"]
+        joined = [*fetches(count), f"model_256 {zeros};"]
         for _ in range(count):
             joined += products("ROW_JOINED", "t")
         joined += [f"s{p}_{w} = WIDEN_SUMS_256(s{p}_{w}, t{p}_{w});" for p, w in sums]
         rest = loop("", 1, products("DOT_PAIRS_256", "s")) if count > 1 else []
         inner = [f"#if {QUADS}", "int32_t i = 0;", *loop("", count, joined), *rest]
-        inner += ["#else", *loop("int32_t i = 0", 1, products("DOT_256", "s")), "#endif"]
+        inner += [
+            "#else",
+            *loop("int32_t i = 0", 1, [*fetches(1), *products("DOT_256", "s")]),
+            "#endif",
+        ]
     body = [
         f"packed_sum_{kind} {', '.join(f's{p}_{w} = start' for p, w in sums)};",
         "const int8_t *from = first;",

@@ -15,7 +15,7 @@ from c_harness import (
     place,
     random_inputs,
 )
-from c_tiles import BUILDS, stored
+from c_tiles import BUILDS, source, stored
 from cross import AARCH64, RISCV
 from firmware import write_files
 from slow_cases import first_fast
@@ -299,10 +299,10 @@ def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
 
 
-def single_row(width: int, outputs: int, *, moved: bool) -> ModuleOp:
+def single_row(width: int, outputs: int, *, moved: bool, inputs: int = 300) -> ModuleOp:
     """Return a product of a row of signed bytes, to which vectors add 128, or of unsigned bytes."""
     rng, element = np.random.default_rng(width), UniformType(0.25, storage=IntegerType(width))
-    rows = stored(rng, element, (outputs, 300))
+    rows = stored(rng, element, (outputs, inputs))
     unsigned = IntegerType(8, Signedness.UNSIGNED)
     x_type = UniformType(0.5, 3) if moved else UniformType(0.5, 3, storage=unsigned)
 
@@ -310,7 +310,7 @@ def single_row(width: int, outputs: int, *, moved: bool) -> ModuleOp:
         w = constant(rows, element)
         return [MatmulOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(7)).result]
 
-    return make_network([(x_type, (1, 300))], matmul)
+    return make_network([(x_type, (1, inputs))], matmul)
 
 
 SINGLE_ROWS = ((4, 94), (4, 500), (2, 64), (3, 128), (6, 64), (7, 128))
@@ -323,6 +323,13 @@ def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
     module = single_row(width, outputs, moved=moved)
     texts = build(place(module.clone()), COptions()).kernels.functions
     assert any(name.endswith(f"_{width}_bits") for name in texts)
+    check(module, flags=BUILDS[flags])
+
+
+@pytest.mark.parametrize("flags", ("avx2", "vex"))
+def test_prefetched_panels_of_a_single_row(flags: str):
+    module = single_row(4, 128, moved=True, inputs=2000)
+    assert "MODEL_FETCH(from, " in source(module, "model_kernels.h")
     check(module, flags=BUILDS[flags])
 
 
