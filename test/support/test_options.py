@@ -41,6 +41,7 @@ ARGUMENTS = {"COptions", "_Options", "Options", "FieldRule"}
 """Classes that are arguments of functions of the compiler and have no option of a user."""
 
 SHARED = {
+    "bits": 2,  # Of positions of encoded weights in prune; of weights in training.
     "convolution": 3,  # vta, im2col and schedule-tiles offer different choices.
     "inputs": 2,  # Files of commands; in equalize-channels, whether graph inputs are multiplied.
     "io": 2,  # Types of inputs and outputs; in memory plans, whether they are included.
@@ -180,7 +181,7 @@ def test_keywords_are_checked():
             "quantize has no option 'silo'; did you mean 'silu'",
         ),
         (lambda: model.quantize(quantize="none"), "quantize has no option 'quantize'"),
-        (lambda: model.quantize(int16="image"), "int16 must be str,..., got 'image'"),
+        (lambda: model.quantize(int16=1.5), "int16 must be str,..., got 1.5"),
         (lambda: model.quantize(budget="all"), "budget must be float or none, got 'all'"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -27,6 +27,7 @@ from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.residuals import SplitResidualPass, UnfuseResidualPass
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.scales import (
+    OCTAVE_PARTS,
     AlignScalesPass,
     ChooseRowExponentsPass,
     ChooseWeightExponentsPass,
@@ -214,8 +215,9 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         """Yield the pass that chooses the widths of weights, if it is requested."""
         if self.weight_bits or self.weight_bytes is not None:
             stored = [w for w in self._arithmetic.weight_widths if w >= MIN_WEIGHT_BITS]
+            parts = OCTAVE_PARTS if self._has_factors else 1
             yield with_options_of(
-                SetWeightBitsPass, self, widths=tuple(sorted(stored)), factors=self._has_factors
+                SetWeightBitsPass, self, widths=tuple(sorted(stored)), octave_parts=parts
             )
 
     def _offering(self) -> dict[str, str | None]:

@@ -25,7 +25,6 @@ from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
 from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
-from ceras_ir.transforms.quantization.scales import OCTAVE_PARTS
 from ceras_ir.transforms.quantization.set_precision import matching
 from ceras_ir.transforms.quantization.weight_widths import (
     equal_widths,
@@ -81,8 +80,8 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
 
     widths: tuple[int, ...] = tuple(range(MIN_WEIGHT_BITS, MAX_WEIGHT_BITS + 1))
     """The widths that the target stores, in ascending order, for `weight_bytes`."""
-    factors: bool = False
-    """The target multiplies sums, so scales of narrow weights need not be powers of two."""
+    octave_parts: int = 1
+    """The number of scales per octave of narrow weights: 1 for powers of two."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         is_requested = self.weight_bits or self.weight_bytes is not None
@@ -103,7 +102,7 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
         if (limit := self.weight_bytes) is None:
             return
         groups = grouped(_layers(main), self._given(main), self.widths)
-        parts = OCTAVE_PARTS if self.factors else 1
+        parts = self.octave_parts
         macs = max(multiplications(main), 1)
         count = min(max(MAX_WEIGHED_MACS // macs, MIN_WEIGHED), MAX_WEIGHED)
         samples = list(self.data(main, "weighing weights", 2 * count))

@@ -45,7 +45,6 @@ def make_parser() -> ToolParser:
         f"{install_command('retrain', IN_CLONE)} in a clone.",
         examples=(
             "pruned.onnx --data train.npz --labels labels.npz --epochs 10 -o trained.onnx",
-            "model.onnx --int8 --data train.npz --labels labels.npz -o trained.onnx",
             "model.onnx --bits 4 --target c --data train.npz --labels labels.npz -o trained.onnx",
         ),
     )
