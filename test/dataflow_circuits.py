@@ -156,27 +156,28 @@ def table(operand: Block, rng: np.random.Generator, count: int = 1) -> FunctionT
 def concatenation(first: Block, second: Block, *, second_is_lower: bool) -> Concatenation:
     """Join the channels of two values; the first is streamed."""
     f = first.feature
-    feature = Feature(f.rows, f.channels + second.feature.channels, f.columns)
+    feature = replace(f, channels=f.channels + second.feature.channels)
     return Concatenation("joined", feature, (first, second), second_is_lower)
 
 
 def repetition(operand: Block, rows: int, columns: int) -> Repetition:
     """Repeat rows and columns."""
     f = operand.feature
-    feature = Feature(f.rows * rows, f.channels, f.columns * columns)
+    feature = replace(f, rows=f.rows * rows, columns=f.columns * columns)
     return Repetition("repeated", feature, (operand,), (rows, columns))
 
 
 def selection(operand: Block, start: Feature, size: Feature) -> Selection:
     """Select ranges of rows, channels and columns."""
+    size = replace(size, column=operand.feature.column)
     return Selection("selected", size, (operand,), start)
 
 
 def addition(first: Block, second: Block, terms: tuple[Addend, Addend]) -> Addition:
     """Add two values, and rescale the sum."""
-    return Addition(
-        "sum", first.feature, (first, second), terms, 5, SumScale(terms[0].shift, -128, 100)
-    )
+    reach = first.feature.column.reach
+    scale = SumScale(terms[0].shift, -reach, min(reach - 1, 100))
+    return Addition("sum", first.feature, (first, second), terms, 5, scale)
 
 
 def expected(block: Block, operands: Sequence[Integers]) -> Integers:

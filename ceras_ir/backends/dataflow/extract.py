@@ -297,7 +297,7 @@ def _concatenation(op: graph.ConcatOp, producers: Producers, blocks: list[Block]
     for value in op.inputs[1:]:
         lower, upper = joined, producers[value]
         f = lower.feature
-        feature = Feature(f.rows, f.channels + upper.feature.channels, f.columns)
+        feature = replace(f, channels=f.channels + upper.feature.channels)
         is_upper_last = order.get(upper, -1) > order.get(lower, -1)
         operands = (upper, lower) if is_upper_last else (lower, upper)
         joined = Concatenation(name, feature, operands, is_upper_last)

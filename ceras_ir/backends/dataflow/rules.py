@@ -44,7 +44,10 @@ supports.
 
 
 def why_not_int8(*values: SSAValue) -> str | None:
-    """Other streams must carry int8 with a per-tensor scale and zero point."""
+    """
+    Streams of averages, tables and requantizations must carry int8 with a per-tensor scale and zero
+    point.
+    """
     for value in values:
         element = graph.quantized_element(value)
         if element is None or element.storage.width.data != 8 or not element.is_signed:
@@ -66,6 +69,18 @@ def why_not_stream(*values: SSAValue) -> str | None:
         if element.is_per_axis:
             return f"a stream has a single scale, got {element}: quantize per tensor"
     return None
+
+
+def why_not_integers(*values: SSAValue) -> str | None:
+    """
+    Streams of additions, residuals, concatenations, repetitions and slices must carry integers of 2
+    to 8 bits, or unsigned of 1 bit, with a per-tensor scale.
+    """
+    for value in values:
+        element = graph.quantized_element(value)
+        if element is not None and element.is_bipolar:
+            return "the block computes with 2 bits or more, got -1 and 1: run it on the CPU"
+    return why_not_stream(*values)
 
 
 def why_not_shape(*values: SSAValue) -> str | None:
@@ -124,7 +139,7 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
         why_not_stream(op.input, result)
         or why_not_shape(op.input, result)
         or why_not_bipolar(op)
-        or why_not_int8(*residual)
+        or why_not_integers(*residual)
         or (why_not_requant(op.requant) if compared is None else why_not_threshold(compared))
         or why_not_residual_shifts(op)
     )
@@ -237,7 +252,7 @@ def why_not_addition(op: graph.BinaryOp) -> str | None:
     if op.requant is not None and op.requant.is_per_channel:
         return "an addition has a single scale: quantize the result per tensor"
     values = (op.lhs, op.rhs, op.result)
-    return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
+    return why_not_integers(*values) or why_not_shape(*values) or why_not_requant(op.requant)
 
 
 def why_not_lookup(op: graph.LookupOp) -> str | None:
@@ -262,7 +277,7 @@ def why_not_concat(op: graph.ConcatOp) -> str | None:
         return "an operand occurs twice: repeat the weights of the next layer instead"
     if any(_is_flattened(v) for v in op.inputs):
         return "operands are flattened feature maps: flatten after the concatenation"
-    return why_not_int8(*op.inputs) or why_not_shape(*op.inputs, op.result)
+    return why_not_integers(*op.inputs) or why_not_shape(*op.inputs, op.result)
 
 
 def why_not_resize(op: graph.ResizeOp) -> str | None:
@@ -279,7 +294,7 @@ def why_not_resize(op: graph.ResizeOp) -> str | None:
                 f"a block repeats each row and column, got {list(before)} to {list(after)} with "
                 f"{mode.value} and {rounding.value}: use integer factors with asymmetric and floor"
             )
-    return why_not_int8(op.input) or why_not_shape(op.input, op.result)
+    return why_not_integers(op.input) or why_not_shape(op.input, op.result)
 
 
 def why_not_slice(op: graph.SliceOp) -> str | None:
@@ -290,7 +305,7 @@ def why_not_slice(op: graph.SliceOp) -> str | None:
         return "all frames pass through the circuit, got a slice of the batch: use all samples"
     if _is_flattened(op.input):
         return "the operand is a flattened feature map: slice before flattening"
-    return why_not_int8(op.input) or why_not_shape(op.input)
+    return why_not_integers(op.input) or why_not_shape(op.input)
 
 
 def _is_flattened(value: SSAValue) -> bool:
@@ -359,6 +374,7 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_slice,
     why_not_reshape,
     why_not_stream,
+    why_not_integers,
     why_not_int8,
     why_not_shape,
 )

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from ceras_ir.backends.dataflow.blocks import (
     Block,
+    Convolution,
     Feature,
+    MaxPool,
     Pipeline,
 )
 from ceras_ir.backends.dataflow.parameters import (
@@ -25,6 +27,7 @@ from ceras_ir.backends.dataflow.parameters import (
 )
 from ceras_ir.backends.dataflow.plan import PipelinePlan, max_batch_rows
 from ceras_ir.backends.dataflow.storage import bits, ceiling
+from ceras_ir.dialects.quant import BYTE_BITS
 
 TOP_MODULE = "pipeline"
 """The name of the top module of the hardware project."""
@@ -132,11 +135,18 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
             if not n and block in plan.delays:
                 wire, handshake = _queue(writer, block, wire, handshake, name)
             ports |= _input_ports(wire, handshake, prefix)
+            if n or not isinstance(block, Convolution | MaxPool):
+                ports[f"{prefix}_data"] = _widened(
+                    writer, operand.feature, wire, f"{name}_{prefix}"
+                )
         module, parameters = block_parameters(block, plan, name, writer.memories)
         if module == "convolution" and len(block.inputs) == 1:
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
             ports |= {f"second_{part}": value for part, value in unused.items()}
-        writer.instance(module, f"{name}_block", parameters, ports | _output_ports(name))
+        outputs = _output_ports(name)
+        if not isinstance(block, Convolution | MaxPool):
+            outputs["out_data"] = _narrowed(writer, block.feature, name)
+        writer.instance(module, f"{name}_block", parameters, ports | outputs)
     for n, result in enumerate(pipeline.results):
         _output(writer, n, names[result], handshakes[n])
     return Project(_module(writer), writer.memories.files)
@@ -159,6 +169,32 @@ def _queue(
     ports = CLOCK | _input_ports(wire, handshake) | _output_ports(queued)
     writer.instance("stream_fifo", f"{name}_queue", sizes, ports)
     return queued, f"{queued}_valid {queued}_ready"
+
+
+def _widened(writer: _ModuleWriter, feature: Feature, wire: str, name: str) -> str:
+    # Return the data of a stream with columns of 8 bits, for blocks that have no other columns.
+    if feature.bits == BYTE_BITS:
+        return f"{wire}_data"
+    width, bits = feature.columns, feature.bits
+    writer.lines.append(
+        f"  logic [{BYTE_BITS * width - 1}:0] {name}_bytes;\n\n"
+        f"  always_comb\n    for (int x = 0; x < {width}; x++)\n"
+        f"    {name}_bytes[8*x+:8] = 8'($signed({wire}_data[{bits}*x+:{bits}]));\n"
+    )
+    return f"{name}_bytes"
+
+
+def _narrowed(writer: _ModuleWriter, feature: Feature, name: str) -> str:
+    # Return the data of a block whose columns of 8 bits become those of the stream `name`.
+    if feature.bits == BYTE_BITS:
+        return f"{name}_data"
+    width, bits = feature.columns, feature.bits
+    writer.lines.append(
+        f"  logic [{BYTE_BITS * width - 1}:0] {name}_bytes;\n\n"
+        f"  always_comb\n    for (int x = 0; x < {width}; x++)\n"
+        f"    {name}_data[{bits}*x+:{bits}] = {name}_bytes[8*x+:{bits}];\n"
+    )
+    return f"{name}_bytes"
 
 
 def _described(block: Block) -> str:

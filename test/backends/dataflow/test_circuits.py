@@ -252,6 +252,25 @@ def test_narrow_streams(
     run_circuit(blocks, lanes, tmp_path)
 
 
+def test_narrow_operands(tmp_path: Path):
+    """Check that sums, residuals, joined, repeated and selected streams can have few bits."""
+    rng, around = np.random.default_rng(19), (1, 1, 1, 1)
+    source = Source("input", Feature(6, 3, 6, unsigned(4)))
+    first = convolution(source, 4, (3, 3), rng, padding=around, bits=3, result=unsigned(3))
+    second = convolution(
+        first, 4, (3, 3), rng, padding=around, bits=4, result=Column(5), residual=first
+    )
+    total = addition(second, first, (Addend(1), Addend(0)))
+    joined = concatenation(total, second, second_is_lower=True)
+    large = repetition(joined, 2, 1)
+    part = selection(large, Feature(1, 2, 1), Feature(9, 5, 4))
+    last = convolution(part, 2, (1, 1), rng, bits=2, result=unsigned(2), compares=True)
+    lanes: dict[Block, BlockLanes] = {first: BlockLanes(2, 2, in_tables=True)}
+    run_circuit(
+        [first, second, total, joined, large, part, last], lanes, tmp_path, results=[last, total]
+    )
+
+
 def test_columns_in_parts(tmp_path: Path):
     """
     Check parts that do not divide the columns, strides and gaps, all encodings, and a residual.
