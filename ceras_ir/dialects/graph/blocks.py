@@ -215,6 +215,8 @@ class BlockTakeOp(BlockOperation):
     `indices[n]` of the packed table `weights`, rounded to float32. A negative index counts from the
     end, and an index out of range is clamped. After GatherBlockQuantized of ONNX Runtime.
 
+        %w = graph.constant dense<[[24, 1, 200, 9]]> : tensor<1x4xui8> : tensor<1x4xui8>
+        %s = graph.constant dense<[[0.5]]> : tensor<1x1xf32> : tensor<1x1xf32>
         %y = graph.block_take %w[%i] scales %s : tensor<1x1xf32> {bits = 4 : i64, block = 8 : i64}
             : (tensor<1x4xui8>, tensor<2xi64>) -> tensor<2x8xf32>
     """

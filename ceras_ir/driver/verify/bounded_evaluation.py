@@ -22,10 +22,14 @@ from ceras_ir.driver.verify.rounding_rules import Applied, Called, error_of, is_
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.selection import coordinate
 from ceras_ir.interpreters.windows import Window, convolve
+from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.support.diagnostics import node_name
 
 MAX_RELATIVE = 16 * UNIT
 """Bounds that are relative to the elements, as in dequantization, need no product."""
+
+BLOCK_STEPS = 127
+"""The steps of 8 bits in the largest magnitude of a block of a quantized operand."""
 
 
 @rule(graph.Conv2dOp, graph.MatmulOp)
@@ -70,6 +74,32 @@ def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
         return None, 0.0
     ratio = float(np.where(error > 0, error / magnitude, 0.0).max())
     return (None, ratio) if ratio <= MAX_RELATIVE else (error, 0.0)
+
+
+@rule(graph.BlockMatmulOp)
+def _block_matmul(op: graph.BlockMatmulOp, at: Applied) -> Doubles:
+    # Another implementation may quantize a block in another way, or not at all. Either is within
+    # half a step of 8 bits, so that both differ by at most a step.
+    given = dict(zip(op.operands, at.operands, strict=True))
+    points = None if op.points is None else given[op.points].astype(np.uint8)
+    packed = given[op.weights].astype(np.uint8)
+    integers = unpacked_blocks(packed, points, op.width, op.block_size)
+    x, error = np.abs(at.values[0]), at.errors[0]
+    weights = np.abs(real_weights(integers, given[op.scales].astype(np.float32), x.shape[1]))
+    starts = range(0, x.shape[1], op.block_size)
+    largest = np.maximum.reduceat(x + error, starts, axis=1)
+    step = np.repeat(largest / BLOCK_STEPS, op.block_size, axis=1)[:, : x.shape[1]]
+    bound = (error + step + gamma(x.shape[1]) * (x + step)) @ weights.T.astype(np.float64)
+    own = gamma(op.block_count + 2) * (bound + at.magnitudes)
+    bias = 0.0 if op.bias is None else at.errors[1] + gamma(1) * np.abs(at.values[1])
+    return bound + own + bias + at.excess * at.magnitudes
+
+
+@rule(graph.BlockTakeOp)
+def _block_take(op: graph.BlockTakeOp, at: Applied) -> Doubles:
+    if at.errors[0].any():
+        return at.anything
+    return at.unit * at.magnitudes
 
 
 @rule(graph.Pool2dOp)
