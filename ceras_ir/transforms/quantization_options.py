@@ -309,8 +309,16 @@ def bits_and_layer(
 
 
 @options
-class WeightOptions:
-    """The option of `set-weight-bits`."""
+class FloatFormOptions:
+    """The option of the passes that replace stored weights by floats."""
+
+    quantizes: bool = False
+    """The network will be quantized: `keep-weights` then restores the integers of weights."""
+
+
+@options
+class WeightBitsOptions:
+    """The option of `set-weight-bits` and `block-weights`."""
 
     weight_bits: tuple[str, ...] = option(
         (), metavar="BITS[:LAYER],...", action="extend", read=weight_widths
@@ -324,6 +332,12 @@ class WeightOptions:
     earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the first, the last and
     depthwise layers, in which rounding adds most noise per byte.
     """
+
+
+@options
+class WeightOptions(WeightBitsOptions):
+    """The options of `set-weight-bits`."""
+
     weight_bytes: int | None = None
     """Choose the widths of all other layers, so that the weights have at most these bytes."""
 

@@ -20,7 +20,7 @@ from ceras_ir.dialects.quant import BYTE_BITS, packed
 from ceras_ir.support.diagnostics import UsageError, remark
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.set_weight_bits import chosen_widths
-from ceras_ir.transforms.quantization_options import bits_and_layer
+from ceras_ir.transforms.quantization_options import WeightBitsOptions, bits_and_layer
 from ceras_ir.transforms.rebuilding import erase_unused
 
 BLOCK = 32
@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class BlockWeightsPass(FloatNetworkPass):
+class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
     """
     Store constant weights of float matrix products in 2, 4 or 8 bits, with a scale for each block
     of 32 inputs. A block has the scale with the smallest squared error, which is rounded to 16
@@ -48,19 +48,19 @@ class BlockWeightsPass(FloatNetworkPass):
 
     Before, with `weight_bits=4`:
 
+        %w = graph.constant dense<-1.0> : tensor<1x32xf32> : tensor<1x32xf32>
         %y = graph.matmul %x, %w : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x1xf32>
 
     After:
 
+        %q = graph.constant dense<0> : tensor<1x16xui8> : tensor<1x16xui8>
+        %s = graph.constant dense<[[0.125]]> : tensor<1x1xf32> : tensor<1x1xf32>
         %y = graph.block_matmul %x, %q scales %s : tensor<1x1xf32>
             {bits = 4 : i64, block = 32 : i64}
             : (tensor<1x32xf32>, tensor<1x16xui8>) -> tensor<1x1xf32>
     """
 
     name = "block-weights"
-
-    weight_bits: tuple[str, ...]
-    """The bits of the weights of layers, such as `4,8:conv1`; see `--weight-bits`."""
 
     def change(self, main: FuncOp) -> None:
         products = [op for op in main.body.block.ops if isinstance(op, graph.MatmulOp)]

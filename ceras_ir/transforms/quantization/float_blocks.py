@@ -13,11 +13,12 @@ from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.network.function import module_of
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.quantization_options import FloatFormOptions
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
-class FloatBlocksPass(NetworkPass):
+class FloatBlocksPass(FloatFormOptions, NetworkPass):
     """
     Replace packed weights in blocks by float weights, for targets that do not store such blocks
     (`Arithmetic.blocks`). The layers are then float layers, which can be quantized. A note on
@@ -40,9 +41,6 @@ class FloatBlocksPass(NetworkPass):
     """
 
     name = "float-blocks"
-
-    quantizes: bool = False
-    """Whether the network will be quantized."""
 
     def change(self, main: FuncOp) -> None:
         found: dict[int, int] = {}

@@ -26,6 +26,21 @@ class FoldShiftsPass(ResidualSpreadOptions, ModulePass):
     thresholds may have any scales.
 
     Exact as `fold-qdq`, which converts the network.
+
+    Before:
+
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %r = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.3>>) -> tensor<1x2xf32>
+        %v = graph.dequantize %w : (tensor<1x2x!quant.uniform<i2:f32, 1.0>>) -> tensor<1x2xf32>
+        %y = graph.matmul %r, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %w = graph.constant dense<1> : tensor<1x2xi2> : tensor<1x2x!quant.uniform<i2:f32, 1.0>>
+        %s = graph.matmul %x, %w {requant = #graph.requant<shift = 0, rounding = half_up,
+            low = -2147483648, high = 2147483647>} : (tensor<1x2x!quant.uniform<i8:f32, 0.3>>,
+            tensor<1x2x!quant.uniform<i2:f32, 1.0>>) -> tensor<1x1x!quant.uniform<i32:f32, 0.3>>
+        %y = graph.dequantize %s : (tensor<1x1x!quant.uniform<i32:f32, 0.3>>) -> tensor<1x1xf32>
     """
 
     name = "fold-shifts"

@@ -45,11 +45,12 @@ from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_qdq import folded
+from ceras_ir.transforms.quantization_options import FloatFormOptions
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
-class FloatWeightsPass(NetworkPass):
+class FloatWeightsPass(FloatFormOptions, NetworkPass):
     """
     Replace dequantized constants of less than 8 bits by float constants, if no activation is
     quantized. The layers are then float layers, which are fused, and can be quantized. A note on
@@ -69,9 +70,6 @@ class FloatWeightsPass(NetworkPass):
     """
 
     name = "float-weights"
-
-    quantizes: bool = False
-    """Whether the network will be quantized; then `keep-weights` restores the integers."""
 
     def change(self, main: FuncOp) -> None:
         found = [op for op in module_of(main).walk() if isinstance(op, graph.DequantizeOp)]
