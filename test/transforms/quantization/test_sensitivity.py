@@ -195,14 +195,20 @@ def test_noise_of_details_is_a_share_of_the_sum() -> None:
     keep_in_float(total, "the sum of the test")
     random = np.random.default_rng(5)
     samples: list[Sample] = [
-        {"input0": random.uniform(-1, 1, (1, 2)), "input1": random.uniform(-8, 8, (2, 1))}
+        {
+            "input0": random.uniform(-1, 1, (1, 2)).astype(np.float32),
+            "input1": random.uniform(-8, 8, (2, 1)).astype(np.float32),
+        }
         for _ in range(4)
     ]
-    samples = [{name: array.astype(np.float32) for name, array in s.items()} for s in samples]
     meter = SensitivityMeter(module, samples)
     assert meter.outputs == [total.result]
     product = total.rhs
-    share = meter.measure(samples, lambda v, array: array + 0.5 if v is product else array)
+
+    def rounded(value: SSAValue, array: Array) -> Array:
+        return array.astype(np.float32) + np.float32(0.5) if value is product else array
+
+    share = meter.measure(samples, rounded)
     sums = np.stack([exact[total.result] for _, exact in meter.exact]).astype(np.float64)
     assert share == pytest.approx(0.25 / sums.var(axis=0, ddof=1).mean())
 
