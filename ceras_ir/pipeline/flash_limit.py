@@ -19,6 +19,7 @@ from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import (
     DoesNotFitError,
+    UnsupportedError,
     UsageError,
     no_remarks,
     node_name,
@@ -59,6 +60,11 @@ def within_flash(read: Callable[[], ModuleOp], options: BuildOptions) -> BuildOp
         for op in main_function(read()).body.block.ops
         if isinstance(op, graph.LinearOperation) and isinstance(op.weights.owner, graph.ConstantOp)
     ]
+    if not layers:
+        raise UnsupportedError(
+            f"unsupported size: {size:,} bytes of flash exceed the limit of {limit:,}, and no "
+            "layer has weights whose bits can be chosen"
+        )
     counts = {op.weights: prod(graph.shape_of(op.weights)) for op in layers}
     total = sum(counts.values())
     least = total * MIN_WEIGHT_BITS // BYTE_BITS

@@ -141,6 +141,27 @@ def test_a_network_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert compiled(tmp_path, *given, "--flash", "5K") == 0
 
 
+NO_PRODUCTS = """
+func.func @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
+  %c = graph.constant dense<CONSTANT> : tensor<4096xf32> : tensor<4096xf32>
+  %y = graph.binary add %x, %c : (tensor<4096xf32>, tensor<4096xf32>) -> tensor<4096xf32>
+  func.return %y : tensor<4096xf32>
+}
+"""
+
+
+def test_no_weights_whose_bits_can_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(0).normal(0, 1, 4096).astype("<f4").tobytes().hex().upper()
+    model, data = tmp_path / "sum.mlir", tmp_path / "c.npz"
+    model.write_text(NO_PRODUCTS.replace("CONSTANT", f'"0x{values}"'))
+    np.savez(data, allow_pickle=False, input0=np.ones((2, 4096), np.float32))
+    given = [str(model), "-o", str(tmp_path / "out"), "--calibrate", str(data), "--flash", "1K"]
+    assert compile_main([*given, "--target", "c"]) == 3
+    assert "no layer has weights whose bits can be chosen" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
