@@ -100,7 +100,7 @@ def test_a_refusal_does_not_change_the_samples_of_the_noise(
     path.write_text(SUPPRESSION)
     targets = [find_target(name)() for name in ("nnet", "c")]
     added = Insertion("fused graph", "", ())
-    options = BuildOptions(targets[0], quantize="int8", insertions=(added,))
+    options = BuildOptions(targets[0], quantize="int8", insertions=(added,), has_blocks=False)
     comparison = LevelComparison(read_network(str(path)), options, None, None)
     first, *others = [verdict.level for verdict in comparison.run(targets) if verdict.refused]
     assert (first, others) == ("nnet: fused graph", [])

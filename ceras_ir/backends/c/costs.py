@@ -56,6 +56,8 @@ START_UP_BYTES = 700
 
 _OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|(?<=\w)\(")
 """Operators, indices and calls. Parentheses of expressions and casts have no code."""
+_POINTER = re.compile(r"\b(?:\w+_t|float|void|char|model_row)\s*\*+")
+"""Pointer types, which have no code."""
 _LITERALS = re.compile(r"[0-9]f\b")
 """Float literals, which are stored in flash next to the code."""
 _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
@@ -70,7 +72,8 @@ def code_bytes(text: str, core: Core, level: Level) -> int:
     optimization level such as `-Os`.
     """
     compiled = _for_core(_COMMENTS.sub("", text))
-    operators = len(_OPERATOR.findall(_INSTRUCTION.sub("", compiled)))
+    text = _POINTER.sub("", _INSTRUCTION.sub("", compiled))
+    operators = len(_OPERATOR.findall(text))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
     return round(core.bytes_per_operator * LEVEL_COSTS[level].code * operators) + fixed
 

@@ -37,6 +37,7 @@ REFUSED = {
     *("graph.recurrence", "graph.tree_ensemble", "graph.suppress", "graph.top_k", "graph.put"),
     *("graph.loop", "graph.branch", "graph.extract", "graph.cached_product"),
     *("graph.decode_frame", "graph.update", "graph.strided_matmul"),
+    *("graph.block_matmul", "graph.block_take", "graph.threshold"),
 }
 
 
