@@ -124,6 +124,17 @@ class Arithmetic:
         return f"{', '.join(kinds)}; requantization by {rescaling}, one per {scope}"
 
 
+PROCESSOR_ARITHMETIC = Arithmetic(
+    residual_spread=ROW_SPREAD,
+    weight_widths=BYTE_WIDTHS,
+    activation_widths=BYTE_WIDTHS,
+    bipolar=True,
+    thresholds=True,
+    blocks=True,
+)
+"""The arithmetic of programs in C, which is also that of the interpreter."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """The passes that convert a network to the next level, such as the quantized graph."""

@@ -20,9 +20,7 @@ from ceras_ir.command.output_files import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
-    BYTE_WIDTHS,
-    ROW_SPREAD,
-    Arithmetic,
+    PROCESSOR_ARITHMETIC,
     Emission,
     Emulated,
     Manifest,
@@ -45,14 +43,7 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
-    arithmetic = Arithmetic(
-        residual_spread=ROW_SPREAD,
-        weight_widths=BYTE_WIDTHS,
-        activation_widths=BYTE_WIDTHS,
-        bipolar=True,
-        thresholds=True,
-        blocks=True,
-    )
+    arithmetic = PROCESSOR_ARITHMETIC
     keeps_states = True
     programs: ClassVar = {
         "build and upload sketches": ("arduino-cli", "arduino"),

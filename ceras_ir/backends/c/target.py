@@ -20,11 +20,9 @@ from ceras_ir.backends.c.names import (
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
-    BYTE_WIDTHS,
     MEMORY,
     PLACED,
-    ROW_SPREAD,
-    Arithmetic,
+    PROCESSOR_ARITHMETIC,
     Emission,
     Emulated,
     Manifest,
@@ -61,14 +59,7 @@ class CTarget(
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(
-        residual_spread=ROW_SPREAD,
-        weight_widths=BYTE_WIDTHS,
-        activation_widths=BYTE_WIDTHS,
-        bipolar=True,
-        thresholds=True,
-        blocks=True,
-    )
+    arithmetic = PROCESSOR_ARITHMETIC
     verified_by_default = True
     runs_natively = True
     keeps_states = True

@@ -173,26 +173,27 @@ def _queue(
 
 def _widened(writer: _ModuleWriter, feature: Feature, wire: str, name: str) -> str:
     # Return the data of a stream with columns of 8 bits, for blocks that have no other columns.
-    if feature.bits == BYTE_BITS:
-        return f"{wire}_data"
-    width, bits = feature.columns, feature.bits
-    writer.lines.append(
-        f"  logic [{BYTE_BITS * width - 1}:0] {name}_bytes;\n\n"
-        f"  always_comb\n    for (int x = 0; x < {width}; x++)\n"
-        f"    {name}_bytes[8*x+:8] = 8'($signed({wire}_data[{bits}*x+:{bits}]));\n"
-    )
-    return f"{name}_bytes"
+    bits = feature.bits
+    column = f"{name}_bytes[8*x+:8] = 8'($signed({wire}_data[{bits}*x+:{bits}]));"
+    return _bytes(writer, feature, name, column) or f"{wire}_data"
 
 
 def _narrowed(writer: _ModuleWriter, feature: Feature, name: str) -> str:
-    # Return the data of a block whose columns of 8 bits become those of the stream `name`.
+    # Return the data with columns of 8 bits that a block sends to the stream `name`.
+    bits = feature.bits
+    column = f"{name}_data[{bits}*x+:{bits}] = {name}_bytes[8*x+:{bits}];"
+    return _bytes(writer, feature, name, column) or f"{name}_data"
+
+
+def _bytes(writer: _ModuleWriter, feature: Feature, name: str, column: str) -> str | None:
+    # Declare data with columns of 8 bits, and the assignment of column `x`. Return the name, or
+    # None if the stream has such columns.
     if feature.bits == BYTE_BITS:
-        return f"{name}_data"
-    width, bits = feature.columns, feature.bits
+        return None
     writer.lines.append(
-        f"  logic [{BYTE_BITS * width - 1}:0] {name}_bytes;\n\n"
-        f"  always_comb\n    for (int x = 0; x < {width}; x++)\n"
-        f"    {name}_data[{bits}*x+:{bits}] = {name}_bytes[8*x+:{bits}];\n"
+        f"  logic [{BYTE_BITS * feature.columns - 1}:0] {name}_bytes;\n\n"
+        f"  always_comb\n    for (int x = 0; x < {feature.columns}; x++)\n"
+        f"    {column}\n"
     )
     return f"{name}_bytes"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.names import EncodingOptions
-from ceras_ir.targets import BYTE_WIDTHS, ROW_SPREAD, Arithmetic, Executable, Stage, Target
+from ceras_ir.targets import PROCESSOR_ARITHMETIC, Executable, Stage, Target
 from ceras_ir.targets.capabilities import Array, Sample
 
 
@@ -37,14 +37,7 @@ class InterpTarget(EncodingOptions, Target):
     compiles = False
     keeps_states = True
     # Float networks are quantized as for target c.
-    arithmetic = Arithmetic(
-        residual_spread=ROW_SPREAD,
-        weight_widths=BYTE_WIDTHS,
-        activation_widths=BYTE_WIDTHS,
-        bipolar=True,
-        thresholds=True,
-        blocks=True,
-    )
+    arithmetic = PROCESSOR_ARITHMETIC
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage
