@@ -18,6 +18,7 @@ Failures are printed with their seeds, and the exit status is 1.
 
 import argparse
 import contextlib
+import sys
 import tempfile
 import traceback
 from collections import Counter
@@ -27,6 +28,8 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import numpy as np
 from c_harness import check

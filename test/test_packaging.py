@@ -147,6 +147,24 @@ def test_the_workflow_runs_what_ci_runs():
         assert made or (ROOT / file).exists(), command
 
 
+START = """
+import runpy, sys
+from pathlib import Path
+sys.path[:1] = [str(Path(sys.argv[1]).parent)]
+runpy.run_path(sys.argv[1], run_name="imported")
+"""
+"""Import a script with the module search path that Python has if it runs the script."""
+
+RUNS = re.compile(r"/python (?:-W ignore )?([\w/]+\.py)")
+MAKEFILE_SCRIPTS = sorted(set(RUNS.findall((ROOT / "Makefile").read_text(encoding="utf-8"))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", MAKEFILE_SCRIPTS)
+def test_scripts_of_the_makefile_find_their_modules(script):
+    subprocess.run([sys.executable, "-c", START, ROOT / script], check=True, capture_output=True)
+
+
 def test_system_packages_names_what_is_missing():
     script = ROOT / "tools/system_packages.sh"
     table = re.search(r"^tools='\n(.*?)\n'$", script.read_text(), re.DOTALL | re.MULTILINE)
