@@ -309,6 +309,8 @@ class _SharedLoops(_Loops):
                 start = _times("panel", tiles)
                 block.line(f"const struct share part = share_within(own, {start}, {tiles});")
                 starts = "part.first", "part.end"
+            else:
+                starts = "0", "1"
         self.panel()
         for text in each_panel:
             block.line(text)
@@ -359,6 +361,8 @@ class _SharedLoops(_Loops):
 
 
 def _times(value: str, factor: int | str) -> str:
+    if value in "01":
+        return str(factor) if value == "1" else value
     return value if str(factor) == "1" else f"{value} * {factor}"
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pool, Reduce
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 ROWS, COLUMNS = 75, 260
 """The last part of the rows is shorter, and rows fill no vector."""
@@ -52,3 +52,15 @@ def test_operations_without_products(flags: Sequence[str]):
 def test_small_operations_use_a_single_thread():
     module = make_network([(f32, (7, 9))], lambda x: [graph.SoftmaxOp(x, 1).result])
     assert "MODEL_THREADS" not in source(module)
+
+
+def test_a_strip_of_a_single_row_of_tiles_computes_each_panel_once():
+    def build(x: SSAValue) -> Values:
+        weights = np.random.default_rng(0).integers(-127, 128, (160, 960)).astype(np.int8)
+        requant = RequantAttr(12)
+        return [graph.MatmulOp(x, constant(weights, Q), result_element=Q, requant=requant).result]
+
+    text = source(make_network([(Q, (49, 960))], build))
+    for_arm = text.partition("tiles of 28 positions")[2].partition("#else")[0]
+    assert "panel = own.first; panel < own.end" in for_arm
+    assert "int32_t i = 0; i < 28; i += 28" in for_arm
