@@ -2,10 +2,12 @@
 Convert matrix products of an ONNX model to weights in blocks: MatMulNBits of ONNX Runtime.
 
     python benchmarks/block_models.py MODEL.onnx OUT.onnx [--bits 4] [--block 32] [--level 4]
+        [--scales float32|float16]
 
 Each block of weights along the input axis has a float scale, and no zero point. As in the quantizer
-of ONNX Runtime, the extreme weight of a block becomes the lowest integer. Products with computed
-weights remain.
+of ONNX Runtime, the extreme weight of a block becomes the lowest integer. With `--scales float16`,
+scales have the values of float16, in tensors of float32 as the operator requires. Products with
+computed weights remain.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from onnx import helper, numpy_helper
 
 
 def quantized(
-    weights: NDArray[np.float32], bits: int, block: int
+    weights: NDArray[np.float32], bits: int, block: int, scale_type: str
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Return packed integers [N, blocks, bytes] and scales [N * blocks] of weights [N, K]."""
     n, k = weights.shape
@@ -28,7 +30,8 @@ def quantized(
     split = padded.reshape(n, blocks, block)
     low = 1 << bits - 1
     at = np.abs(split).argmax(2, keepdims=True)
-    scales = np.take_along_axis(split, at, 2) / np.float32(-low)
+    extreme = np.take_along_axis(split, at, 2) / np.float32(-low)
+    scales = extreme.astype(scale_type).astype(np.float32)
     inverse = np.divide(1, scales, where=scales != 0, out=np.zeros_like(scales))
     integers = np.clip(np.rint(split * inverse), -low, low - 1) + low
     fields = integers.astype(np.uint8).reshape(n, blocks, -1, 8 // bits)
@@ -37,7 +40,11 @@ def quantized(
 
 
 def in_blocks(
-    model: onnx.ModelProto, bits: int = 4, block: int = 32, level: int = 4
+    model: onnx.ModelProto,
+    bits: int = 4,
+    block: int = 32,
+    level: int = 4,
+    scale_type: str = "float32",
 ) -> onnx.ModelProto:
     """Return the model with constant weights of MatMul in blocks. `level` is accuracy_level."""
     copy = onnx.ModelProto()
@@ -50,7 +57,7 @@ def in_blocks(
         tensor = known[node.input[1]]
         weights = numpy_helper.to_array(tensor).astype(np.float32)
         (k, n), name = weights.shape, tensor.name
-        packed, scales = quantized(np.ascontiguousarray(weights.T), bits, block)
+        packed, scales = quantized(np.ascontiguousarray(weights.T), bits, block, scale_type)
         graph.initializer.remove(tensor)
         graph.initializer.append(numpy_helper.from_array(packed, name))
         graph.initializer.append(numpy_helper.from_array(scales, f"{name}_scales"))
@@ -74,9 +81,11 @@ def main() -> None:
     parser.add_argument("--bits", type=int, choices=(2, 4, 8), default=4)
     parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--level", type=int, default=4)
+    parser.add_argument("--scales", choices=("float32", "float16"), default="float32")
     arguments = parser.parse_args()
     model = onnx.ModelProto.FromString(arguments.model.read_bytes())
-    changed = in_blocks(model, arguments.bits, arguments.block, arguments.level)
+    sizes = arguments.bits, arguments.block, arguments.level
+    changed = in_blocks(model, *sizes, arguments.scales)
     arguments.out.write_bytes(changed.SerializeToString())
 
 

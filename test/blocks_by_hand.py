@@ -9,7 +9,7 @@ from math import isnan
 import numpy as np
 from c_harness import Array, Values, constant, make_network
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, f16, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import BlockMatmulOp
@@ -75,17 +75,24 @@ class Case:
         self.weights = rng.integers(0, 256, (n, blocks * size * bits // 8)).astype(np.uint8)
         self.weights[0], self.weights[-1] = 0, 255
         scales = rng.normal(size=(n, blocks)).astype(np.float32)
-        if seed % 3 == 0:  # The upper half of a float32.
-            scales = (scales.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        self.halves = scales.astype(np.float16) if seed % 3 == 0 else None
+        if self.halves is not None:
+            flat = self.halves.reshape(-1)
+            special = [0, 2**-24, -(2**-24), 1023 * 2**-24, 2**-14, 65504, -0.0]
+            flat[: len(special)] = np.array(special[: flat.size], np.float16)
+            scales = self.halves.astype(np.float32)
         self.scales = scales
         high = 1 << bits
         points = rng.integers(0, high, (n, blocks)).astype(np.uint8)
         self.points = points if seed % 2 else None
         self.bias = rng.normal(size=n).astype(np.float32) if seed % 4 < 2 else None
 
+    def stored_scales(self) -> SSAValue:
+        return constant(self.scales) if self.halves is None else constant(self.halves, f16)
+
     def network(self) -> ModuleOp:
         def build(x: SSAValue) -> Values:
-            weights, scales = constant(self.weights, UI8), constant(self.scales)
+            weights, scales = constant(self.weights, UI8), self.stored_scales()
             points = None if self.points is None else constant(self.points, UI8)
             bias = None if self.bias is None else constant(self.bias)
             bits, size = self.sizes

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    Float16Type,
     Float32Type,
     FloatData,
     IntAttr,
@@ -54,8 +55,8 @@ def decimal(value: float) -> str:
 
 def stored_dtype(storage: Attribute) -> np.dtype[np.generic]:
     """Return the numpy type of stored elements. An element below 8 bits occupies a byte."""
-    if isinstance(storage, Float32Type):
-        return np.dtype(np.float32)
+    if isinstance(storage, Float16Type | Float32Type):
+        return np.dtype(f"float{storage.bitwidth}")
     assert isa(storage, IntegerType)
     unsigned = storage.signedness.data == Signedness.UNSIGNED
     if storage.width.data == 1 and not unsigned:

@@ -12,7 +12,6 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.selection import clamped_rows
-from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 
 Floats = NDArray[np.float32]
 
@@ -71,17 +70,12 @@ class BlockFunctions(InterpreterFunctions):
     @impl(graph.BlockMatmulOp)
     def matmul(self, interpreter: Interpreter, op: graph.BlockMatmulOp, args: PythonValues):
         given = dict(zip(op.operands, args, strict=True))
-        points = None if op.points is None else given[op.points]
-        integers = unpacked_blocks(given[op.weights], points, op.width, op.block_size)
         x = given[op.input].astype(np.float32, copy=False)
         bias = None if op.bias is None else given[op.bias]
-        return (block_product(x, integers, given[op.scales], bias),)
+        return (block_product(x, op.known_integers(), op.known_scales(), bias),)
 
     @impl(graph.BlockTakeOp)
     def take(self, interpreter: Interpreter, op: graph.BlockTakeOp, args: PythonValues):
         given = dict(zip(op.operands, args, strict=True))
-        weights = given[op.weights]
-        rows = clamped_rows(given[op.indices], len(weights))
-        points = None if op.points is None else given[op.points][rows]
-        integers = unpacked_blocks(weights[rows], points, op.width, op.block_size)
-        return (real_weights(integers, given[op.scales][rows], graph.shape_of(op.result)[1]),)
+        rows = clamped_rows(given[op.indices], graph.shape_of(op.weights)[0])
+        return (op.known_weights(graph.shape_of(op.result)[1], rows),)

@@ -143,6 +143,28 @@ def test_level_4_quantizes_the_input_too(size: int):
 
 
 @pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ("halves", np.float16, "f16"),
+        ("halves", np.float32, "f16"),
+        ("floats", np.float32, "f32"),
+        ("large", np.float32, "f32"),
+    ],
+)
+def test_scales_have_16_bits_if_that_is_exact(values: str, kind: type[np.generic], expected: str):
+    case = MatMulNBits("none", 64, 16, 4)
+    scales = np.random.default_rng(3).normal(size=20).astype(np.float32)
+    if values != "floats":
+        scales = scales.astype(np.float16).astype(np.float32)
+        scales[:4] = 0, 2.0**-24, -(2.0**-15), 65504 if values == "halves" else 65536
+    (tensor,) = (t for t in case.proto.graph.initializer if t.name == "s")
+    tensor.CopyFrom(numpy_helper.from_array(scales.astype(kind), "s"))
+    (op,) = (op for op in import_model(case.proto).walk() if isinstance(op, graph.BlockMatmulOp))
+    assert str(graph.element_of(op.scales)) == expected
+    assert (op.known_scales().reshape(-1) == scales).all()
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"K": 63}, "K = 63, N = 5, block_size = 16"),

@@ -15,15 +15,12 @@ from ceras_ir.backends.c.layer import Layer, from_row, prints
 from ceras_ir.backends.c.register_tiles import LANES_PER_VECTOR
 from ceras_ir.backends.c.selection import row_lines
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import known_array, shape_of
+from ceras_ir.dialects.graph import element_of, known_array, shape_of
 from ceras_ir.dialects.graph.blocks import STEP_BYTES, BlockOperation
 from ceras_ir.dialects.quant import BYTE_BITS, unpacked
 
 MAX_ROWS, MAX_SMALL_ROWS = 32, 4
 """The rows of the input that are quantized at once, with and without vectors."""
-
-HALF = "bf16"
-"""The name of the upper half of a float32."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,8 @@ class BlockWeights:
 
     @property
     def scale_format(self) -> str:
-        """The stored form of scales: the upper half of a float32 if the others are 0."""
-        bits = known_array(self.op.scales).astype(np.float32).view(np.uint32)
-        return "f32" if (bits & 0xFFFF).any() else HALF
-
-    def scales(self) -> Array:
-        values = known_array(self.op.scales).astype(np.float32)
-        if self.scale_format == HALF:
-            return self._in_panels((values.view(np.uint32) >> 16).astype(np.uint16))
-        return self._in_panels(values)
+        """The type of scales: `f16` or `f32`."""
+        return str(element_of(self.op.scales))
 
     def add(self, layer: Layer) -> tuple[str, str, str]:
         """
@@ -81,9 +71,10 @@ class BlockWeights:
         """
         layer.packed_bits = self.op.width
         weights = layer.constant("weights", "uint8_t", self.rows * self.row_bytes, 1, self.panels)
+        values = known_array(self.op.scales)
         count, ctype = self.rows * self.op.block_count, SCALE_TYPES[self.scale_format]
-        size = 2 if self.scale_format == HALF else 4
-        scales = layer.constant("scales", ctype, count, size, self.scales)
+        size = values.itemsize
+        scales = layer.constant("scales", ctype, count, size, lambda: self._in_panels(values))
         if (points := self.op.points) is None:
             return weights, scales, "NULL"
         stored = known_array(points).astype(np.uint8)
@@ -95,7 +86,7 @@ class BlockWeights:
         form, bits = self.scale_format, self.op.width
         own = {"NAME": f"{bits}_{form}", "SCALE": SCALE_TYPES[form], "BITS": str(bits)}
         if "LOAD" not in holes:
-            own["LOAD"] = layer.kernels.use("block_scale") if form == HALF else ""
+            own["LOAD"] = layer.kernels.use("block_scale") if form == "f16" else ""
         return layer.kernels.use(name, **own, **holes)
 
     def product(self, layer: Layer) -> str:
@@ -105,12 +96,12 @@ class BlockWeights:
         portable = self.function(layer, "block_products", LANES=str(self.lanes))
         if self.lanes == 1:
             return portable
-        load = "BLOCK_LOAD_UPPER" if self.scale_format == HALF else "BLOCK_LOAD_F32"
+        load = f"BLOCK_LOAD_{self.scale_format.upper()}"
         return self.function(layer, "block_panels", LOAD=load, PORTABLE=portable)
 
 
-SCALE_TYPES = {"f32": "float", HALF: "uint16_t"}
-"""The C type of each stored form of scales."""
+SCALE_TYPES = {"f32": "float", "f16": "uint16_t"}
+"""The C type of each stored type of scales."""
 
 
 @prints(graph.BlockMatmulOp)

@@ -4,7 +4,8 @@ Matrix products and table lookups with packed weights that have a float scale fo
 A row of weights is divided into blocks of `block` consecutive elements along the input axis. The
 scales and zero points are operands, because there are too many for a type. The real weight is
 `scale * (q - zero_point)`, with `q` an unsigned integer of `bits` bits: 2, 4 or 8. Without
-`points`, all zero points are half of the range, `2^(bits - 1)`.
+`points`, all zero points are half of the range, `2^(bits - 1)`. Scales of f16 are converted to
+float32, which is exact, before they are used.
 
 Integers are stored as in MatMulNBits of ONNX Runtime: without gaps, the low bits of a byte first.
 The last block of a row is complete; elements beyond the row are arbitrary.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     Signedness,
     TensorType,
+    f16,
     f32,
     i64,
 )
@@ -37,7 +39,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.definition import irdl_op_definition
-from ceras_ir.dialects.graph.constant import ConstantOp
+from ceras_ir.dialects.graph.constant import ConstantOp, known_array
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
@@ -46,7 +48,7 @@ from ceras_ir.dialects.graph.operation import (
     is_plain,
     shape_of,
 )
-from ceras_ir.dialects.quant import BYTE_BITS
+from ceras_ir.dialects.quant import BYTE_BITS, unpacked
 
 BLOCK_WIDTHS = (2, 4, 8)
 """The bits of an integer."""
@@ -56,16 +58,52 @@ STEP_BYTES = 4
 
 UI8 = IntegerType(BYTE_BITS, Signedness.UNSIGNED)
 
+Rows: TypeAlias = slice | NDArray[np.integer]
+ALL = slice(None)
+
 
 def block_unit(bits: int) -> int:
     """Return the number of elements of which a block has a multiple: 8 with 4 bits."""
     return STEP_BYTES * BYTE_BITS // bits
 
 
+def unpacked_blocks(
+    weights: NDArray[np.uint8], points: NDArray[np.uint8] | None, bits: int, size: int
+) -> NDArray[np.int16]:
+    """
+    Return the integers of packed rows [N, bytes] minus their zero points: [N, blocks, size].
+    `points` [N, blocks] are the zero points, or `None` for half of the range of `bits` bits.
+    """
+    flat = np.ascontiguousarray(weights).reshape(-1)
+    integers = unpacked(flat, weights.size * BYTE_BITS // bits, bits)
+    split = integers.reshape(len(weights), -1, size).astype(np.int16)
+    return split - (1 << bits - 1 if points is None else points[..., None].astype(np.int16))
+
+
+def real_weights(
+    integers: NDArray[np.int16], scales: NDArray[np.float32], columns: int
+) -> NDArray[np.float32]:
+    """
+    Return the products of the integers [N, blocks, size] and the scales [N, blocks] of their
+    blocks, rounded to float32: [N, columns].
+    """
+    real = integers.astype(np.float32) * scales[..., None]
+    return np.ascontiguousarray(real.reshape(len(integers), -1)[:, :columns])
+
+
+def stored_scales(scales: NDArray[np.generic]) -> NDArray[np.floating]:
+    """Return scales in float16 if this is exact, otherwise in float32."""
+    wide = scales.astype(np.float32)
+    with np.errstate(over="ignore"):
+        half = wide.astype(np.float16)
+    return half if (half == wide).all() else wide
+
+
 class BlockOperation(GraphOperation, ABC):
-    """An operation on packed weights [N, bytes] with scales [N, blocks]."""
+    """An operation on constant packed weights [N, bytes] with constant scales [N, blocks]."""
 
     ADMITS_INTEGERS: ClassVar = True
+    ADMITS_HALVES: ClassVar = True
 
     weights = operand_def(TensorType)
     scales = operand_def(TensorType)
@@ -94,6 +132,20 @@ class BlockOperation(GraphOperation, ABC):
     def spelling(self) -> str:
         return f"{super().spelling} {self.width} bits"
 
+    def known_integers(self, rows: Rows = ALL) -> NDArray[np.int16]:
+        """Return the integers of `rows` minus their zero points: [rows, blocks, block]."""
+        points = None if self.points is None else known_array(self.points)[rows].astype(np.uint8)
+        weights = known_array(self.weights)[rows].astype(np.uint8)
+        return unpacked_blocks(weights, points, self.width, self.block_size)
+
+    def known_scales(self, rows: Rows = ALL) -> NDArray[np.float32]:
+        """Return the scales of `rows` in float32: [rows, blocks]."""
+        return known_array(self.scales)[rows].astype(np.float32)
+
+    def known_weights(self, columns: int, rows: Rows = ALL) -> NDArray[np.float32]:
+        """Return the real weights of `rows`, rounded to float32: [rows, columns]."""
+        return real_weights(self.known_integers(rows), self.known_scales(rows), columns)
+
     def verify_blocks(self, columns: int) -> None:
         """Check weights, scales and zero points of rows with `columns` elements."""
         if self.width not in BLOCK_WIDTHS:
@@ -110,8 +162,8 @@ class BlockOperation(GraphOperation, ABC):
         blocks, rows = -(-columns // size), shape_of(self.weights)[0]
         expect_shape("weights", self.weights, (rows, blocks * size * self.width // BYTE_BITS))
         expect_shape("scales", self.scales, (rows, blocks))
-        if element_of(self.scales) != f32:
-            raise VerifyException(f"scales must be f32, got {element_of(self.scales)}")
+        if element_of(self.scales) not in (f16, f32):
+            raise VerifyException(f"scales must be f16 or f32, got {element_of(self.scales)}")
         if self.points is not None:
             expect_shape("points", self.points, (rows, blocks))
             if element_of(self.points) != UI8 or not isinstance(self.points.owner, ConstantOp):

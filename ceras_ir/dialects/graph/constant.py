@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
+    Float16Type,
     Float32Type,
     IntAttr,
     IntegerType,
@@ -34,14 +35,14 @@ from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.digests import sha256
 
 
-def storage_type(element: Attribute) -> Float32Type | IntegerType:
+def storage_type(element: Attribute) -> Float16Type | Float32Type | IntegerType:
     """
     Return the type in which `element` is stored in memory: the integer type of a quantized element,
     otherwise `element`.
     """
     if isinstance(element, UniformType):
         return element.storage
-    assert isinstance(element, Float32Type) or is_integer(element)
+    assert isinstance(element, Float16Type | Float32Type) or is_integer(element)
     return element
 
 
@@ -51,7 +52,7 @@ def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
 
 
 def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
-    """Return the numpy type in which `element` is stored: float32, bool or an integer type."""
+    """Return the numpy type in which `element` is stored: a float, bool or integer type."""
     if is_bipolar(element):
         return np.dtype(np.int8)
     return stored_dtype(storage_type(element))
@@ -97,7 +98,7 @@ def is_splat(flat: NDArray[np.generic]) -> bool:
 @irdl_op_definition
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
-    A constant tensor, row-major. `value` has the stored elements: float32, or the integers of a
+    A constant tensor, row-major. `value` has the stored elements: floats, or the integers of a
     quantized type; of i1, true for 1 and false for -1. An attribute of the dialect `sparse` lists
     the nonzero elements.
 
@@ -107,6 +108,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     name = "graph.constant"
     ADMITS_INTEGERS: ClassVar = True
+    ADMITS_HALVES: ClassVar = True
 
     value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr | Encoded)
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Self, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    Float16Type,
     Float32Type,
     IntegerAttr,
     IntegerType,
@@ -140,6 +141,9 @@ class GraphOperation(IRDLOperation, ABC):
     """
     Whether tensors may have plain integer elements, which wrap around like unsigned integers in C.
     """
+
+    ADMITS_HALVES: ClassVar = False
+    """Whether tensors may have elements of f16."""
 
     DIMENSIONS: ClassVar[tuple[str, ...]] = ()
     """Properties that name dimensions of the operand."""
@@ -292,6 +296,8 @@ class GraphOperation(IRDLOperation, ABC):
                     raise VerifyException(
                         f"integers must have 1, 8, 16, 32 or 64 bits, got {element}"
                     )
+            elif isinstance(element, Float16Type) and self.ADMITS_HALVES:
+                continue
             elif not isinstance(element, Float32Type | UniformType):
                 raise VerifyException(f"elements must be f32 or quantized, got {element}")
         if self.has_trait(Elementwise):

@@ -22,7 +22,6 @@ from ceras_ir.driver.verify.rounding_rules import Applied, Called, error_of, is_
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.selection import coordinate
 from ceras_ir.interpreters.windows import Window, convolve
-from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.support.diagnostics import node_name
 
 MAX_RELATIVE = 16 * UNIT
@@ -80,12 +79,8 @@ def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
 def _block_matmul(op: graph.BlockMatmulOp, at: Applied) -> Doubles:
     # Another implementation may quantize a block in another way, or not at all. Either is within
     # half a step of 8 bits, so that both differ by at most a step.
-    given = dict(zip(op.operands, at.operands, strict=True))
-    points = None if op.points is None else given[op.points].astype(np.uint8)
-    packed = given[op.weights].astype(np.uint8)
-    integers = unpacked_blocks(packed, points, op.width, op.block_size)
     x, error = np.abs(at.values[0]), at.errors[0]
-    weights = np.abs(real_weights(integers, given[op.scales].astype(np.float32), x.shape[1]))
+    weights = np.abs(op.known_weights(x.shape[1]))
     starts = range(0, x.shape[1], op.block_size)
     largest = np.maximum.reduceat(x + error, starts, axis=1)
     step = np.repeat(largest / BLOCK_STEPS, op.block_size, axis=1)[:, : x.shape[1]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f16, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
@@ -39,8 +39,9 @@ Floats = NDArray[np.float32]
 class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
     """
     Store constant weights of float matrix products in 2, 4 or 8 bits, with a scale for each block
-    of 32 inputs. A block has the scale with the smallest squared error, which is rounded to 16
-    bits. The products then quantize their inputs at run time (`graph.block_matmul`).
+    of 32 inputs. A block has the float16 with the smallest squared error; the scales of a layer are
+    float32 if the largest is outside of the normal range of float16. The products then quantize
+    their inputs at run time (`graph.block_matmul`).
 
     Entries of `weight_bits` choose layers as in `set-weight-bits`: with an entry without a name,
     the smallest layers have 8 bits. Products with fewer than 32 inputs, convolutions and recurrent
@@ -54,8 +55,8 @@ class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
     After:
 
         %q = graph.constant dense<0> : tensor<1x16xui8> : tensor<1x16xui8>
-        %s = graph.constant dense<[[0.125]]> : tensor<1x1xf32> : tensor<1x1xf32>
-        %y = graph.block_matmul %x, %q scales %s : tensor<1x1xf32>
+        %s = graph.constant dense<[[0.125]]> : tensor<1x1xf16> : tensor<1x1xf16>
+        %y = graph.block_matmul %x, %q scales %s : tensor<1x1xf16>
             {bits = 4 : i64, block = 32 : i64}
             : (tensor<1x32xf32>, tensor<1x16xui8>) -> tensor<1x1xf32>
     """
@@ -94,7 +95,7 @@ def _replace(op: graph.LinearOperation, bits: int) -> None:
     integers, scales = rounded(known_array(op.weights).astype(np.float32), bits)
     stored = [
         graph.ConstantOp.from_array(packed(integers, bits), UI8),
-        graph.ConstantOp.from_array(scales),
+        graph.ConstantOp.from_array(scales, f16 if scales.dtype == np.float16 else f32),
     ]
     weights, steps = (each.result for each in stored)
     product = graph.BlockMatmulOp(op.input, weights, steps, None, op.bias, bits=bits, block=BLOCK)
@@ -111,10 +112,11 @@ def _replace(op: graph.LinearOperation, bits: int) -> None:
     erase_unused(constant)
 
 
-def rounded(weights: Floats, bits: int) -> tuple[NDArray[np.uint8], Floats]:
+def rounded(weights: Floats, bits: int) -> tuple[NDArray[np.uint8], NDArray[np.floating]]:
     """
     Return the integers [N, blocks * 32] and the scales [N, blocks] of weights [N, K], without zero
-    points. Zeros follow the end of a row.
+    points. Zeros follow the end of a row. Scales are float16, or float32 if the largest is outside
+    of the normal range of float16.
     """
     n, k = weights.shape
     split = np.zeros((n, -(-k // BLOCK) * BLOCK), np.float32)
@@ -123,21 +125,16 @@ def rounded(weights: Floats, bits: int) -> tuple[NDArray[np.uint8], Floats]:
     low = 1 << bits - 1
     at = np.abs(split).argmax(2, keepdims=True)
     extreme: Floats = np.take_along_axis(split, at, 2) / np.float32(-low)
+    largest, half = float(np.abs(extreme).max()) * SHARES[-1], np.finfo(np.float16)
+    kind = np.float16 if float(half.tiny) <= largest <= float(half.max) else np.float32
     best = np.full((n, split.shape[1], 1), np.inf, np.float32)
     integers, scales = np.zeros(split.shape, np.uint8), np.zeros_like(extreme)
     for share in SHARES:
-        scale = upper_half(extreme * np.float32(share))
+        scale = (extreme * np.float32(share)).astype(kind).astype(np.float32)
         safe = np.where(scale == 0, np.float32(1), scale)
         q: Floats = np.clip(np.rint(split / safe), -low, low - 1)
         error: Floats = np.square(q * scale - split).sum(2, keepdims=True)
         is_better = error < best
         best, scales = np.where(is_better, error, best), np.where(is_better, scale, scales)
         integers = np.where(is_better, (q + low).astype(np.uint8), integers)
-    return integers.reshape(n, -1), scales[..., 0]
-
-
-def upper_half(values: Floats) -> Floats:
-    """Return floats rounded to 16 bits, half to even: the lower half of a float32 is 0."""
-    bits = values.view(np.uint32)
-    moved = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return (moved & np.uint32(0xFFFF0000)).view(np.float32)
+    return integers.reshape(n, -1), scales[..., 0].astype(kind)

@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import known_array
-from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.network.function import module_of
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.transforms.pass_kinds import NetworkPass
@@ -63,13 +60,8 @@ class FloatBlocksPass(FloatFormOptions, NetworkPass):
 
 def _in_float(op: graph.BlockOperation) -> list[graph.GraphOperation]:
     """Return the constant of the real weights, and the float operation that uses it."""
-    points = None if op.points is None else known_array(op.points).astype(np.uint8)
-    packed = known_array(op.weights).astype(np.uint8)
-    integers = unpacked_blocks(packed, points, op.width, op.block_size)
-    scales = known_array(op.scales).astype(np.float32)
     source = op.input if isinstance(op, graph.BlockMatmulOp) else op.result
-    real = real_weights(integers, scales, graph.shape_of(source)[1])
-    constant = graph.ConstantOp.from_array(real)
+    constant = graph.ConstantOp.from_array(op.known_weights(graph.shape_of(source)[1]))
     assert isinstance(op.weights.owner, graph.ConstantOp)
     constant.location = op.weights.owner.location
     if isinstance(op, graph.BlockMatmulOp):

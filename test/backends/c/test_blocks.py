@@ -97,7 +97,7 @@ def test_lookups(bits: int, size: int, has_points: bool, options: str):
 
     def build(indices: SSAValue) -> Values:
         points = None if case.points is None else constant(case.points, UI8)
-        table, scales = constant(case.weights, UI8), constant(case.scales)
+        table, scales = constant(case.weights, UI8), case.stored_scales()
         return [
             BlockTakeOp(table, indices, scales, points, columns=75, bits=bits, block=size).result
         ]

@@ -35,9 +35,25 @@ typedef int32_t block_word __attribute__((aligned(1), may_alias));
 #define BLOCK_LOAD_F32(p) (*(const block_f32u *)(const void *)(p))
 #define BLOCK_LOAD_U8(p) \
   __builtin_convertvector(*(const block_u8 *)(const void *)(p), block_i32)
-/* The upper halves of floats. */
-#define BLOCK_LOAD_UPPER(p) \
-  ((block_f32)(__builtin_convertvector(*(const block_u16 *)(const void *)(p), block_i32) << 16))
+/* Finite float16. */
+#if MODEL_LANES == 16
+#define BLOCK_LOAD_F16(p) ((block_f32)_mm512_cvtph_ps(LOAD_256(p)))
+#elif MODEL_LANES && defined(__F16C__)
+#define BLOCK_LOAD_F16(p) ((block_f32)_mm256_cvtph_ps(HALF_256(p)))
+#elif MODEL_NEON
+#define BLOCK_LOAD_F16(p) ((block_f32)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))))
+#else
+#define BLOCK_LOAD_F16(p) block_halves(p)
+MODEL_INLINE block_f32 block_halves(const uint16_t *p)
+{
+  const block_i32 half = __builtin_convertvector(*(const block_u16 *)(const void *)p, block_i32);
+  const block_i32 magnitude = half & 0x7FFF, bits = (magnitude << 13) + 0x38000000;
+  /* The values below 2^-14 are multiples of 2^-24. */
+  const block_i32 small = (block_i32)(__builtin_convertvector(magnitude, block_f32) / 16777216.0f);
+  const block_i32 is_small = magnitude < 0x400;
+  return (block_f32)((small & is_small) | (bits & ~is_small) | (half & 0x8000) << 16);
+}
+#endif
 #define BLOCK_ALL(value) ((block_i32){0} + (value))
 #define BLOCK_SPLAT(p) BLOCK_ALL(*(const block_word *)(const void *)(p))
 #if MODEL_LANES == 16

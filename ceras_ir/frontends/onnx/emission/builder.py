@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import IntegerType, StringAttr, TensorType, UnitAttr, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr, TensorType, UnitAttr, f16, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -178,7 +178,8 @@ class Builder:
         value = value.in_float32()
         if value.key is not None and (known := self._materialized.get(value.key)):
             return known
-        if (element := graph.plain_element(value.dtype)) is None:
+        element = f16 if value.dtype == np.float16 else graph.plain_element(value.dtype)
+        if element is None:
             raise self.node.unsupported(
                 f"'{value.name}' has elements of type {value.dtype}; "
                 "feature maps and weights are floats, integers or booleans"

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import IntAttr, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.graph.blocks import real_weights, stored_scales, unpacked_blocks
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.frontends.onnx.model.model_file import (
     MAX_TENSOR_ELEMENTS,
@@ -35,7 +36,6 @@ from ceras_ir.frontends.onnx.model.model_file import (
     tensor_shape,
     type_name,
 )
-from ceras_ir.network.block_weights import real_weights, unpacked_blocks
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, did_you_mean
 
@@ -196,6 +196,14 @@ class QuantizedConstant(Constant):
 
 
 @dataclass(frozen=True)
+class StoredConstant(Constant):
+    """A constant of float16 or float32 that remains in this type."""
+
+    def in_float32(self) -> Constant:
+        return self
+
+
+@dataclass(frozen=True)
 class BlockedConstant(Constant):
     """
     A matrix of packed integers [N, K] with a scale for each block of a row, or its transpose.
@@ -255,14 +263,14 @@ class BlockedConstant(Constant):
         weights = Constant(name, shape, byte, self.packed, (name, "packed"))
         points = self.points
 
-        def part(suffix: str, array: Array) -> Constant:
+        def part(kind: type[Constant], suffix: str, array: Array) -> Constant:
             at = f"{name}/{suffix}"
-            return Constant(at, array.shape, array.dtype, lambda: array, (at,))
+            return kind(at, array.shape, array.dtype, lambda: array, (at,))
 
         return (
             weights,
-            part("scales", self.scales.astype(np.float32)),
-            None if points is None else part("points", points.astype(np.uint8)),
+            part(StoredConstant, "scales", stored_scales(self.scales)),
+            None if points is None else part(Constant, "points", points.astype(np.uint8)),
         )
 
     def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:

@@ -113,7 +113,7 @@ func.func @scales(%x: tensor<2x8xf32>) {
 func.func @scale_type(%x: tensor<2x8xf32>) {
   %w = graph.constant dense<[[24, 1, 200, 9]]> : tensor<1x4xui8> : tensor<1x4xui8>
   %s = graph.constant dense<[[1]]> : tensor<1x1xi8> : tensor<1x1xi8>
-  // expected-error@+1 {{scales must be f32, got i8}}
+  // expected-error@+1 {{scales must be f16 or f32, got i8}}
   %0 = graph.block_matmul %x, %w scales %s : tensor<1x1xi8> {bits = 4 : i64, block = 8 : i64} : (tensor<2x8xf32>, tensor<1x4xui8>) -> tensor<2x1xf32>
   func.return
 }

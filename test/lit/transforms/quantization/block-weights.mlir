@@ -8,8 +8,8 @@
 // SHORT: weight_bits: 'short' has no constant weights that become integers
 // CHECK-LABEL: func.func @main(
 // CHECK:         %[[W:.*]] = graph.constant dense<0> : tensor<1x16xui8> : tensor<1x16xui8>
-// CHECK-NEXT:    %[[S:.*]] = graph.constant dense<-6.250000e-02> : tensor<1x1xf32> : tensor<1x1xf32>
-// CHECK-NEXT:    %[[P:.*]] = graph.block_matmul %x, %[[W]] scales %[[S]] : tensor<1x1xf32> bias %{{.*}} : tensor<1xf32> {bits = 4 : i64, block = 32 : i64}
+// CHECK-NEXT:    %[[S:.*]] = graph.constant dense<-6.250000e-02> : tensor<1x1xf16> : tensor<1x1xf16>
+// CHECK-NEXT:    %[[P:.*]] = graph.block_matmul %x, %[[W]] scales %[[S]] : tensor<1x1xf16> bias %{{.*}} : tensor<1xf32> {bits = 4 : i64, block = 32 : i64}
 // CHECK-NEXT:    %[[A:.*]] = graph.binary add %[[P]], %r : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
 // CHECK-NEXT:    graph.unary <relu> %[[A]] : tensor<2x1xf32>
 // CHECK:         graph.block_matmul {{.*}} {bits = 2 : i64, block = 32 : i64}
