@@ -4,8 +4,8 @@ Emit C in which inaccessible bytes separate all values, for the address sanitize
 In the arena of a network, a value and a workspace are next to other bytes of the arena, so that the
 sanitizer cannot detect an access past their end. Here no values share memory unless they are in
 place, at least `GAP` bytes follow each value and each array of a workspace, and the C code declares
-these bytes inaccessible. They begin at the byte after the last element. The same holds for the
-unused byte after each constant, and for `GAP` bytes after each input and output in `main.c`.
+these bytes inaccessible. They begin at the byte after the last element. The same holds for `GAP`
+bytes after each input and output in `main.c`. The sanitizer itself separates constants.
 Before each run, values and workspaces contain the byte `NOISE`, and so do outputs at the start, so
 that a kernel that relies on zeros in memory computes other results.
 
@@ -142,7 +142,7 @@ def _with_red_zones(file: Artefact, printed: PrintedModel) -> Artefact:
             text, printed.options.prefix.renamed(head), list(_statements(body, "base"))
         )
     base = "((unsigned char *)arena)"
-    start = [*_noise(printed, base), *_statements(printed, base), *_constants(printed)]
+    start = [*_noise(printed, base), *_statements(printed, base)]
     text = _inserted(
         text, printed.options.prefix.renamed(r"^int model_run_in\([^)]*\)\n{\n"), start
     )
@@ -225,13 +225,3 @@ def _ranges(printed: PrintedModel) -> Iterator[tuple[int, int]]:
     for stored in printed.program.states:
         for place in (stored.place, stored.next or stored.place):
             yield printed.state_offset + place.offset, byte_size(stored.state.argument)
-
-
-def _constants(printed: PrintedModel) -> Iterator[str]:
-    """List C statements that make the bytes after the elements of each constant inaccessible."""
-    if printed.options.weights != "source":
-        return
-    for c in printed.pool.constants:
-        yield from c.conditional(
-            f"  RED_ZONE({c.name}.bytes + {c.nbytes}, sizeof {c.name} - {c.nbytes});"
-        )

@@ -21,6 +21,12 @@ Array = NDArray[np.generic]
 CONSTANT_ALIGNMENT_BYTES = 64
 """The alignment of large constants in bytes, for vector loads."""
 
+WORD_ALIGNMENT_BYTES = 4
+"""
+The minimum alignment of a constant, for kernels that load bytes as words: the alignment on
+processors without vectors, except for elements of 64 bits.
+"""
+
 LINE = 1 << 10
 """The number of bytes in a line of a string literal."""
 
@@ -42,6 +48,8 @@ class ReadOnlyArray:
     ctype: str
     size: int
     nbytes: int
+    alignment: int
+    """The alignment in bytes."""
     data: Callable[[], Array]
     """Return the packed elements, `nbytes` bytes."""
     condition: str = ""
@@ -59,10 +67,6 @@ class ReadOnlyArray:
     def conditional(self, line: str) -> list[str]:
         return [f"#if {self.condition}", line, "#endif"] if self.condition else [line]
 
-    @property
-    def alignment(self) -> int:
-        return CONSTANT_ALIGNMENT_BYTES if self.nbytes >= CONSTANT_ALIGNMENT_BYTES else 8
-
     def digest(self) -> bytes:
         found = sha256()
         for chunk in self.chunks():
@@ -71,9 +75,13 @@ class ReadOnlyArray:
 
 
 class ConstantPool:
-    """The constants of a model, in the order in which layers add them."""
+    """
+    The constants of a model, in the order in which layers add them. Large constants are aligned for
+    vectors if the processor `has_vectors`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_vectors: bool) -> None:
+        self.has_vectors = has_vectors
         self.constants: list[ReadOnlyArray] = []
         self.copies: list[tuple[ReadOnlyArray, ReadOnlyArray]] = []
         """Pairs of a constant that is not stored and the stored constant with equal bytes."""
@@ -92,7 +100,12 @@ class ConstantPool:
         pointer to the first element. `data` is called for the elements when they are written;
         `condition` is the preprocessor condition under which the constant exists, or "".
         """
-        self.constants.append(ReadOnlyArray(name, ctype, size, size * itemsize, data, condition))
+        nbytes = size * itemsize
+        alignment = max(itemsize, 8 if self.has_vectors else WORD_ALIGNMENT_BYTES)
+        if self.has_vectors and nbytes >= CONSTANT_ALIGNMENT_BYTES:
+            alignment = CONSTANT_ALIGNMENT_BYTES
+        constant = ReadOnlyArray(name, ctype, size, nbytes, alignment, data, condition)
+        self.constants.append(constant)
         return name.upper()
 
     def merge_duplicates(self) -> None:
@@ -208,12 +221,12 @@ def write_source(
 def declarations(pool: ConstantPool) -> str:
     """
     Return the C declarations of all constants for `model_weights.h`. A constant is a union of its
-    bytes, with an unused NUL at the end, and its elements; a macro names the elements.
+    bytes and its elements; a macro names the elements.
     """
     lines: list[str] = []
     for c in pool.constants:
         lines += c.conditional(
-            f"extern const union {c.name} {{ char bytes[{c.nbytes} + 1]; "
+            f"extern const union {c.name} {{ MODEL_LITERAL({c.nbytes}); "
             f"{c.ctype} values[{c.size}]; }} {c.name};\n"
             f"#define {c.name.upper()} ({c.name}.values)"
         )

@@ -113,14 +113,12 @@ def _assembler(text: str) -> int:
 
 def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
     """
-    Return the bytes of flash for constants in this order, with the padding for alignment. A
-    constant is a string literal in C, which ends with an additional byte (NUL).
+    Return the bytes of flash for constants in this order, with the padding for alignment.
     """
     end = 0
     for constant in selected(constants):
         align = constant.alignment
-        start = -(-end // align) * align
-        end = start + -(-(constant.nbytes + 1) // align) * align
+        end = -(-end // align) * align + constant.nbytes
     return end
 
 

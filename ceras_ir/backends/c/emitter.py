@@ -105,7 +105,7 @@ def build(module: ModuleOp, options: COptions) -> PrintedModel:
     Print the C function of each operation of the network. If operations are not supported, raise a
     single `UnsupportedError` that lists them all.
     """
-    pool, findings = ConstantPool(), list[Finding]()
+    pool, findings = ConstantPool(has_vectors=options.vectors), list[Finding]()
     model = _print(Program.of(module), options, Kernels(), pool, findings)
     if findings:
         raise UnsupportedError(findings)
@@ -120,7 +120,8 @@ def build_lengths(
     Print the networks of ascending lengths `values` as one program. Constants are stored a single
     time; a constant that is the start of a larger one is stored as a part of it.
     """
-    pool, kernels, findings = ConstantPool(), Kernels(), list[Finding]()
+    pool, kernels = ConstantPool(has_vectors=options.vectors), Kernels()
+    findings: list[Finding] = []
     options = replace(options, common_tiles=True)
     members: list[PrintedModel] = []
     first = bodies = 0

@@ -234,6 +234,16 @@ HEAD = """\
 #define MODEL_ALIGN(bytes)
 #endif
 
+/* Bytes that a string literal initializes, in C without the NUL at the end. */
+#if defined(__cplusplus)
+#define MODEL_LITERAL(count) char bytes[(count) + 1]
+#elif (defined(__clang_major__) && (__clang_major__ >= 21)) || \
+  (!defined(__clang_major__) && defined(__GNUC__) && (__GNUC__ >= 8))
+#define MODEL_LITERAL(count) __attribute__((nonstring)) char bytes[count]
+#else
+#define MODEL_LITERAL(count) char bytes[count]
+#endif
+
 """
 
 AMX_HEAD = """\
