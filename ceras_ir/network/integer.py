@@ -311,11 +311,21 @@ def least_squares_exponents(
     """
     Return the exponent of the scale with the smallest squared error for each row [rows, elements]
     of weights of `bits` bits, as `least_squares_exponent` does for a single tensor. The unit of
-    exponents is an octave divided by `parts`: the scale is `2**(exponent / parts)`.
+    exponents is an octave divided by `parts`, see `scales_of_parts`.
     """
     part = max(1, WEIGHTS_PER_BATCH // max(rows.shape[1], 1))
     found = [_of_rows(rows[at : at + part], bits, parts) for at in range(0, len(rows), part)]
     return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def scales_of_parts(exponents: NDArray[np.int64], parts: int) -> NDArray[np.float64]:
+    """
+    Return the scales of exponents in units of an octave divided by `parts`, a power of two. An
+    octave is divided linearly: the scale is `(1 + f / parts) * 2**e` for the exponent `parts * e +
+    f`. Multipliers of sums are therefore integers of few bits.
+    """
+    octaves, fractions = np.divmod(exponents, parts)
+    return np.ldexp(1 + fractions / parts, octaves)
 
 
 def _of_rows(rows: NDArray[np.float32], bits: int, parts: int) -> NDArray[np.int64]:
@@ -326,7 +336,7 @@ def _of_rows(rows: NDArray[np.float32], bits: int, parts: int) -> NDArray[np.int
     tried = np.maximum(first - candidates[:, None], parts * MIN_SCALE_EXPONENT)
     errors: list[NDArray[np.float64]] = []
     for exponents in tried:
-        steps = np.exp2(exponents / parts)
+        steps = scales_of_parts(exponents, parts)
         scaled = rows / steps[:, None]
         scaled -= np.clip(np.rint(scaled), low, high)
         errors.append(np.square(scaled, out=scaled).sum(axis=1) * np.square(steps))

@@ -22,6 +22,7 @@ from ceras_ir.network.function import (
 from ceras_ir.network.integer import (
     least_squares_exponent,
     row_exponents_within,
+    scales_of_parts,
     weight_bounds,
 )
 from ceras_ir.network.storage import (
@@ -238,10 +239,9 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
             chosen = row_exponents_within(rows, spread, bits, parts)
             if chosen is None:
                 continue
-            exponents, fractions = np.divmod(chosen, parts)
-            if self.costly and not _reduce_error(rows, exponents, bits):
+            scales = scales_of_parts(np.array(chosen), parts)
+            if self.costly and not _reduce_error(rows, scales, bits):
                 continue
-            scales = np.ldexp(np.exp2(fractions / parts), exponents)
             set_row_scales(linear, scales.tolist())
 
 
@@ -252,21 +252,21 @@ MAX_ROW_ERROR_RATIO = 0.9
 """The ratio of the errors with scales per channel and with a single scale for which they pay."""
 
 
-def _reduce_error(weights: NDArray[np.float32], exponents: NDArray[np.int64], bits: int) -> bool:
+def _reduce_error(weights: NDArray[np.float32], scales: NDArray[np.float64], bits: int) -> bool:
     """
-    Return whether the scales `2**exponents` of output channels reduce the squared rounding error of
+    Return whether the `scales` of output channels reduce the squared rounding error of
     `weights`, stored in `bits` bits, by a tenth or more, compared with the best single scale.
     """
     bounds = weight_bounds(bits)
     rows = weights.reshape(len(weights), -1)
-    common = np.full(len(rows), least_squares_exponent(weights, *bounds))
+    common = np.full(len(rows), 2.0 ** least_squares_exponent(weights, *bounds))
 
-    def error(exponents: NDArray[np.int64]) -> float:
-        steps = np.exp2(exponents.astype(np.float64))[:, None]
+    def error(scales: NDArray[np.float64]) -> float:
+        steps = scales[:, None]
         rounded = np.clip(np.rint(rows / steps), *bounds) * steps
         return float(np.square(rounded - rows).sum())
 
-    return error(exponents) <= MAX_ROW_ERROR_RATIO * error(common)
+    return error(scales) <= MAX_ROW_ERROR_RATIO * error(common)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.network.function import main_function
-from ceras_ir.network.integer import row_exponents_within
+from ceras_ir.network.integer import row_exponents_within, scales_of_parts
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.sensitivity import (
     Sample,
@@ -77,13 +77,13 @@ def grouped(
 def rounded_weights(weights: Floats, bits: int, parts: int) -> Floats:
     """
     Round weights, of which the first axis is the output channels, to integers of `bits` bits times
-    the scale of the channel with the minimum squared error, `2**(e / parts)` for an integer e.
+    the scale of the channel with the minimum squared error, of `parts` scales per octave.
     """
     rows = weights.reshape(len(weights), -1)
     exponents = row_exponents_within(rows, ROW_SPREAD, bits, parts)
     if exponents is None:
         return weights
-    steps = np.exp2(np.array(exponents) / parts)[:, None]
+    steps = scales_of_parts(np.array(exponents), parts)[:, None]
     return (
         round_to_nearest(rows.astype(np.float64), steps, bits)
         .reshape(weights.shape)

@@ -20,7 +20,7 @@ from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function, quantized_layers
-from ceras_ir.network.integer import least_squares_exponents, weight_bounds
+from ceras_ir.network.integer import least_squares_exponents, scales_of_parts, weight_bounds
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.report import layers, table
@@ -145,7 +145,7 @@ def test_scales_have_the_least_error(bits: int) -> None:
         chosen = least_squares_exponents(rows, bits, parts)
 
         def errors(shift: int, parts: int = parts, chosen: np.ndarray = chosen) -> np.ndarray:
-            steps = np.exp2((chosen + shift) / parts)[:, None]
+            steps = scales_of_parts(chosen + shift, parts)[:, None]
             rounded = np.clip(np.rint(rows / steps), *weight_bounds(bits)) * steps
             return np.square(rounded - rows).sum(axis=1)
 
