@@ -49,9 +49,9 @@ def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...
     return values.astype(graph.numpy_dtype(element))
 
 
-def source(module: ModuleOp, path: str = "model.c") -> str:
+def source(module: ModuleOp, path: str = "model.c", options: COptions | None = None) -> str:
     """Return a generated file."""
-    files = emit(place(module.clone()), COptions())
+    files = emit(place(module.clone()), options or COptions())
     (file,) = (f for f in files if f.path == path)
     file.write(stream := BytesIO())
     return stream.getvalue().decode()

@@ -8,6 +8,7 @@ computes a window at a time, with channels innermost.
 from math import prod
 from typing import Literal
 
+from ceras_ir.backends.c.exponentials import exponentials
 from ceras_ir.backends.c.layer import Layer, from_row, merge, prints, row_major
 from ceras_ir.backends.c.sums import window
 from ceras_ir.backends.c.values import (
@@ -219,7 +220,7 @@ def _normalize_kernel(layer: Layer, op: IntegerNormalizeOp, n: int) -> str:
 
 @prints(IntegerSoftmaxOp)
 def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
-    x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
+    x, table = layer.read(op.input, "x"), exponentials(layer, op)
     y, shape, axis = layer.write(op.result), shape_of(op.input), op.axis.value.data
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     entries, row = shape_of(op.table)[0] - 1, n * inner
@@ -229,13 +230,17 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
             outer,
             outer * row,
             lambda first, count: (
-                f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {table}, "
-                f"{entries}, {count}, {n}{last}, {_rescaling(op.requant)});"
+                f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, "
+                f"{table.arguments}, {entries}, {count}, {n}{last}, {_rescaling(op.requant)});"
             ),
             unit,
         )
 
-    kernel = layer.kernels.use("integer_softmax", **_types(op))
+    types = _types(op)
+    types["NAME"] += table.name
+    kernel = layer.kernels.use(
+        "integer_softmax", **types, TABLE=table.parameters, ENTRY=table.entry
+    )
     if not _has_byte_rows(layer, op, n, inner):
         rows(kernel, f", {inner}")
         return

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph.normalization import (
     MIN_EPSILON,
     IntegerNormalizeOp,
@@ -103,6 +104,32 @@ def test_rows_of_bytes(build: str):
     assert text.count("  softmax_bytes(") == len(elements) * len(long)
     assert text.count("  softmax_short(") == len(elements) * len(short)
     check(module, {f"input{i}": x for i, x in enumerate(inputs)}, flags=BUILDS[build])
+
+
+@pytest.mark.parametrize("step", [0.5, 2.0**-5, 2.0**-8, 0.003])
+def test_factors_of_exponentials(step: float):
+    """
+    Check all distances, and that processors without vectors store factors instead of the table,
+    unless an entry is not the product of two.
+    """
+    element = UniformType(step, storage=i16)
+    distances = np.arange(exponentials(element).size + 2)
+    pairs = np.stack([0 * distances, -distances], 1).astype(np.int16)
+    inputs, options = {"input0": pairs}, COptions(vectors=False)
+    module = make_network([(element, pairs.shape)], lambda v: [softmax_of(v, element, 1)])
+    assert "COARSE" in source(module, options=options)
+    check(module, inputs, options=options)
+
+    def inexact(v: SSAValue) -> list[SSAValue]:
+        table = exponentials(element)
+        table[-2] += 1
+        stored = constant(table, UniformType(2.0**-15, storage=i32))
+        target, requant = UniformType(2.0**-8, -128), RequantAttr(23, zero_point=-128)
+        return [IntegerSoftmaxOp(v, stored, 1, target, requant).result]
+
+    module = make_network([(element, pairs.shape)], inexact)
+    assert "COARSE" not in source(module, options=options)
+    check(module, inputs, options=options)
 
 
 def float_rows(n: int) -> NDArray[np.float32]:
