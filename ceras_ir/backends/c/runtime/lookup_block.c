@@ -1,9 +1,8 @@
-#include "lookup_lanes.c"
+#include "channel_tables.c"
 /* Lookups in tables of channels, of 16 rows of 64 channels. If they have few tables, each table fills
  * its lanes. Otherwise the rows are transposed, so that a vector has 16 elements of each of four
  * channels. */
 #if MODEL_LOOKUP
-#include <immintrin.h>
 /* The order of words of 64 bits in which interleaved bytes of two vectors have the order of rows. */
 #define HALVES_FIRST _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)
 
@@ -45,46 +44,51 @@ MODEL_INLINE void begin_block(struct lookup_block *b, int32_t width, int32_t at,
                               const int32_t *first, int32_t channels)
 {
   b->width = width, b->at = at, b->taken = width - at < 64 ? width - at : 64;
-  b->count = 0;
-  for (int32_t i = 0, c = at % channels; i < 64; ++i) {
-    int32_t t = 0;
-    b->first[i] = first[c];
-    c = c + 1 < channels ? c + 1 : 0;
-    while (t < b->count && t < FEW_TABLES && b->tables[t] != b->first[i]) ++t;
-    if (t == FEW_TABLES) {
-      b->count = FEW_TABLES + 1;
-      continue;
-    }
-    if (t == b->count) b->tables[t] = b->first[i], b->lanes[b->count++] = 0;
-    b->lanes[t] |= (uint64_t)1 << i;
-  }
+  channel_entries(b->first, first, at, channels);
+  b->count = collect_tables(b->first, FEW_TABLES, b->tables, b->lanes);
 }
 
-/* Looks up these lanes in a table. A table has two parts for negative and two for other indices. */
+/* Looks up these lanes of vectors in a table, which remains in registers. A table has two parts for
+ * negative and two for other indices. */
 MODEL_INLINE void look_up_table(model_bytes *negative, model_bytes *other, const void *table,
-                                int32_t first, uint64_t lanes)
+                                int32_t first, uint64_t lanes, int32_t vectors)
 {
-  const model_bytes *part = (const model_bytes *)(const void *)((const char *)table + first - 128);
-  *negative = look_up_in(*negative, part[0], part[1], lanes);
-  *other = look_up_in(*other, part[2], part[3], lanes);
+  model_bytes part[4];
+  MODEL_IN_REGISTERS
+  for (int32_t i = 0; i < 4; ++i)
+    part[i] = ((const model_bytes *)(const void *)((const char *)table + first - 128))[i];
+  MODEL_IN_REGISTERS
+  for (int32_t k = 0; k < vectors; ++k) {
+    negative[k] = look_up_in(negative[k], part[0], part[1], lanes);
+    other[k] = look_up_in(other[k], part[2], part[3], lanes);
+  }
 }
 
 /* Looks up 16 vectors from `load_rows`, and restores the rows. */
 MODEL_INLINE void look_up_rows(model_bytes *v, const void *table, const struct lookup_block *b)
 {
+  enum { TOGETHER = 8 };
   const int32_t is_turned = b->count > FEW_TABLES;
-  for (int32_t k = 0; k < 16; ++k) {
-    const uint64_t below = __builtin_ia32_cvtb2mask512(v[k]);
-    model_bytes negative = v[k], other = v[k];
+  for (int32_t k = 0; k < 16; k += TOGETHER) {
+    model_bytes negative[TOGETHER], other[TOGETHER];
+    MODEL_IN_REGISTERS
+    for (int32_t j = 0; j < TOGETHER; ++j) negative[j] = other[j] = v[k + j];
     if (is_turned) {
       MODEL_IN_REGISTERS
-      for (int32_t i = 0; i < 4; ++i)
-        look_up_table(&negative, &other, table, b->first[16 * i + k], (uint64_t)0xFFFF << (16 * i));
+      for (int32_t j = 0; j < TOGETHER; ++j)
+        MODEL_IN_REGISTERS
+        for (int32_t i = 0; i < 4; ++i)
+          look_up_table(negative + j, other + j, table, b->first[16 * i + k + j],
+                        (uint64_t)0xFFFF << (16 * i), 1);
     } else {
       for (int32_t i = 0; i < b->count; ++i)
-        look_up_table(&negative, &other, table, b->tables[i], b->lanes[i]);
+        look_up_table(negative, other, table, b->tables[i], b->lanes[i], TOGETHER);
     }
-    v[k] = (model_bytes)_mm512_mask_mov_epi8((__m512i)other, below, (__m512i)negative);
+    MODEL_IN_REGISTERS
+    for (int32_t j = 0; j < TOGETHER; ++j) {
+      const uint64_t below = __builtin_ia32_cvtb2mask512(v[k + j]);
+      v[k + j] = (model_bytes)_mm512_mask_mov_epi8((__m512i)other[j], below, (__m512i)negative[j]);
+    }
   }
   if (is_turned) turn_bytes(v);
 }

@@ -1,3 +1,4 @@
+#include "channel_tables.c"
 #include "lookup_indices.c"
 /* The function `lookup_rows_int16_t_int8_t` with vector instructions, for few tables of few entries.
  * The elements are in the order of memory. */
@@ -14,9 +15,10 @@ MODEL_STATIC void lookup_finer(int8_t *restrict y, const int16_t *restrict x,
   while (period % 64) period += channels;
   done = n - n % period;
   for (int32_t start = 0; start < period; start += 64) {
-    int32_t tables[64];
+    int32_t entries[64], tables[64];
     uint64_t lanes[64];
-    const int32_t count = lookup_lanes(first, start, channels, tables, lanes);
+    channel_entries(entries, first, start, channels);
+    const int32_t count = collect_tables(entries, 64, tables, lanes);
     for (int32_t i = start; i < done; i += period) {
       const __m512i first_words = _mm512_loadu_si512((const void *)(x + i));
       const __m512i last_words = _mm512_loadu_si512((const void *)(x + i + 32));

@@ -20,25 +20,6 @@ MODEL_INLINE model_bytes look_up(model_bytes at, model_bytes a, model_bytes b, m
 {
   return look_up_in(look_up_in(at, a, b, lanes), c, d, ~lanes);
 }
-
-/* Collects the tables of the channels of 64 elements, and the lanes of each table; returns the
- * number of tables. */
-MODEL_STATIC int32_t lookup_lanes(const int32_t *first, int32_t start, int32_t channels,
-                                  int32_t *tables, uint64_t *lanes)
-{
-  int32_t count = 0;
-  for (int32_t i = 0; i < 64; ++i) {
-    const int32_t at = first[(start + i) % channels];
-    int32_t t = 0;
-    while (t < count && tables[t] != at) ++t;
-    if (t == count) {
-      tables[count] = at;
-      lanes[count++] = 0;
-    }
-    lanes[t] |= (uint64_t)1 << i;
-  }
-  return count;
-}
 #else
 #define MODEL_LOOKUP 0
 #endif
