@@ -341,11 +341,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     if not options.is_quantized:
         from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
-        checks = (
-            *_widening(options, "activations"),
-            FoldQdqPass(rules=("constants",)),
-            *_checking(options),
-        )
+        checks = (FoldQdqPass(rules=("constants",)), *_checking(options))
     stages = [
         *_without_blocks(options),
         Stage(
@@ -353,6 +349,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
             (
                 ClearPlanPass(),
                 FloatWeightsPass(options.is_quantized),
+                *_widening(options, "activations"),
                 FusePass(integers=options.is_quantized),
                 *checks,
             ),
@@ -372,7 +369,6 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         stages.append(Stage("weights in blocks", in_blocks, changes_values=True))
     if options.is_quantized:
         passes = (
-            *_widening(options, "activations"),
             *_unfolding(options),
             *_checking(options),
             *_snapping(options),

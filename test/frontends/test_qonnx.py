@@ -557,3 +557,28 @@ def test_thresholds_after_a_layer_compare_integers():
     assert "tensor<3x3xi32>" in str(module) and "binary" not in str(module)
     np.testing.assert_array_equal(run(module, {"x": x})["y"], before)
     check(module, {"x": x})
+
+
+@pytest.mark.parametrize("target", ["nnet", "vta"])
+@pytest.mark.parametrize("signed", [0, 1])
+def test_widened_activations_are_clamped_by_layers(signed: int, target: str):
+    nodes = [
+        quantizer("x s z b8", "a"),
+        quantizer("w s z b4", "v"),
+        node("MatMul", "a v", "p"),
+        node("Relu", "p", "r"),
+        quantizer("r t z b4", "q", signed=signed),
+        quantizer("u s z b4", "f"),
+        node("MatMul", "q f", "m"),
+        quantizer("m t z b4", "y"),
+    ]
+    rng = np.random.default_rng(signed)
+    constants: dict[str, npt.ArrayLike] = {"s": 0.125, "t": 0.5, "z": 0.0, "b4": 4.0, "b8": 8.0}
+    constants |= {name: rng.normal(size=(8, 8)).astype(np.float32) for name in "wu"}
+    module = import_model(network(nodes, (3, 8), constants))
+    options = BuildOptions(find_target(target)(), quantize="int8")
+    run_stages(load_context(), module, front_stages(options.resolved(module)))
+    layers = [text for text in str(module).splitlines() if "graph.matmul" in text]
+    assert len(layers) == 2 and all("requant" in text for text in layers)
+    assert ("low = 0, high = 7>" if signed else "low = -128, high = -113>") in layers[0]
+    assert "graph.unary" not in str(module)

@@ -70,7 +70,8 @@ def values_are_int8(op: Operation) -> str | None:
             if isinstance(op, MOVERS) and _copies_results_of_circuits(op):
                 continue
             kind = "float" if isinstance(element, Float32Type) else element
-            return f"the FPGA computes on int8, got {kind}"
+            remedy = ": quantize all operands and the result" if kind == "float" else ""
+            return f"the FPGA computes on int8, got {kind}{remedy}"
         by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
         narrow = element.width < BYTE_BITS and _is_constant(value)
         if not (narrow or element.width == BYTE_BITS) or not element.is_signed or by_axis:

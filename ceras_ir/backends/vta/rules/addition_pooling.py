@@ -32,6 +32,12 @@ from ceras_ir.network import integer as division
 from ceras_ir.network.integer import Averaging
 from ceras_ir.network.storage import WIDE
 
+FLOAT_RESULT = (
+    "VTA computes on int8 only, and the result is float: quantize the network (--quantize, or "
+    "calibration data), or add a quantizer after the operation"
+)
+"""The reason why operations without a quantized result are not computed."""
+
 LOW_BITS = 7
 """
 The bits of a multiplier that the second weight tile holds; the sums of the first tile, which has
@@ -180,7 +186,7 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     if op.function not in (Binary.ADD, Binary.SUB):
         return f"VTA adds and subtracts; '{op.function.value}' of two tensors runs on the CPU"
     if op.requant is None:
-        return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
+        return FLOAT_RESULT
     if op.function is Binary.SUB and not why_not_int8(lhs=op.lhs, rhs=op.rhs) and _is_wide(op):
         return (
             "VTA stores 8 bits, so it computes the two bytes of a 16-bit result separately, and "

@@ -18,6 +18,7 @@ from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD
 from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.rules.addition_pooling import (
+    FLOAT_RESULT,
     constant_of,
     terms_of,
     why_not_add,
@@ -76,7 +77,7 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_VTA_BOARD) -> str | None:
 def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """The operation must be quantized."""
     if not op.is_quantized:
-        return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
+        return FLOAT_RESULT
     return None
 
 
