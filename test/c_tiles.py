@@ -5,13 +5,14 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from c_harness import SANITIZE, Array, place
-from xdsl.dialects.builtin import ModuleOp
+from c_harness import SANITIZE, Array, constant, make_network, place
+from xdsl.dialects.builtin import IntegerType, ModuleOp, i32
+from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 SANITIZED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 FLAGS = ("-O1", *SANITIZED, "-march=native")
@@ -55,3 +56,33 @@ def source(module: ModuleOp, path: str = "model.c", options: COptions | None = N
     (file,) = (f for f in files if f.path == path)
     file.write(stream := BytesIO())
     return stream.getvalue().decode()
+
+
+TIES = {
+    "shift": RequantAttr(3, rounding=Rounding.HALF_EVEN, low=-90),
+    "channels": RequantAttr(
+        5, multiplier=[1 << i % 4 for i in range(24)], rounding=Rounding.HALF_EVEN, zero_point=-8
+    ),
+    "none in vectors": RequantAttr(3, rounding=Rounding.HALF_EVEN, zero_point=7),
+}
+"""Requantizations of small sums. The parity of results is not that of sums with odd zero points."""
+
+
+def tied_layers(requant: RequantAttr) -> ModuleOp:
+    """Return layers with small sums, which are often ties."""
+    rng = np.random.default_rng(0)
+    narrow, skip = UniformType(1.0, storage=IntegerType(2)), UniformType(1.0)
+    out = UniformType(1.0, requant.zero_point.data)
+
+    def build(*inputs: SSAValue) -> list[SSAValue]:
+        return [
+            graph.Conv2dOp(
+                x, constant(stored(rng, narrow, (24, 3, 3, 5)), narrow),
+                constant(rng.integers(-40, 40, 24).astype(np.int32), UniformType(1.0, storage=i32)),
+                constant(stored(rng, skip, (1, 12, 14, 24)), skip) if has_residual else None,
+                result_element=out, requant=requant, residual_shift=1 if has_residual else None,
+            ).result
+            for x, has_residual in zip(inputs, (False, True), strict=True)
+        ]  # fmt: skip
+
+    return make_network([(skip, (1, 14, 16, 5)) for _ in range(2)], build)

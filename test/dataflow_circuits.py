@@ -241,7 +241,11 @@ def expected(block: Block, operands: Sequence[Integers]) -> Integers:
 
 
 def _scaled(total: Integers, scale: SumScale, further: Integers | int = 0) -> Integers:
-    shifted = total >> scale.shift + further if scale.shift >= 0 else total << -scale.shift
+    amount = scale.shift + np.asarray(further)
+    shifted = np.where(amount >= 0, total >> amount.clip(0), total << (-amount).clip(0))
+    if scale.ties:
+        is_tie = (amount > 0) & (shifted << amount.clip(0) == total)
+        shifted = shifted - (is_tie & (shifted % 2 == scale.ties % 2))
     return np.clip(shifted, scale.low, scale.high)
 
 

@@ -129,15 +129,17 @@ class NarrowNetwork:
     ) -> Real:
         """
         Return the output; raise Unsure if an integer is uncertain. With `halves_up`, computed
-        integers are rounded half up, as by requantizations of sums.
+        integers of 8 bits after QuantizeLinear are rounded half up, as by requantizations of sums.
         """
+        halves_up = halves_up and self.form == "qdq"
         values: Values = {**self.constants, **(constants or {}), "x": x.astype(np.float64)}
         for step in self.steps:
             grid = None if self.is_exact else step.grid
             if grid is not None and grid.is_unsure(values[step.operand]).any():
                 raise Unsure
             values[step.name] = step.formula(values)
-            if halves_up and step.grid is not None and step.operand != "x":
+            is_byte = step.grid is not None and step.grid.bits == 8
+            if halves_up and is_byte and step.operand != "x":
                 grid = replace(step.grid, rounding="UP")
                 values[step.name] = grid.real(grid.integers(values[step.operand]))
         return values[self.output]

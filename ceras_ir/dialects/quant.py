@@ -446,17 +446,22 @@ class RequantAttr(ParametrizedAttribute):
         return self.replaced(low=max(self.low.data, low), high=min(self.high.data, high))
 
     def replaced(
-        self, *, multiplier: int | Sequence[int] | None = None, **changed: int
+        self,
+        *,
+        multiplier: int | Sequence[int] | None = None,
+        rounding: Rounding | None = None,
+        **changed: int,
     ) -> "RequantAttr":
         """
-        Return a copy with other values of the given fields: `multiplier`, `shift`, `zero_point`,
-        `low` or `high`.
+        Return a copy with other values of the given fields: `multiplier`, `rounding`, `shift`,
+        `zero_point`, `low` or `high`.
         """
         if multiplier is None:
             multiplier = self.multipliers if self.is_per_channel else self.multiplier.data
         names = ("shift", "zero_point", "low", "high")
         fields: dict[str, int] = {name: getattr(self, name).data for name in names}
-        return RequantAttr(**{**fields, **changed}, multiplier=multiplier, rounding=self.mode)
+        rounding = rounding or self.mode
+        return RequantAttr(**{**fields, **changed}, multiplier=multiplier, rounding=rounding)
 
     def verify(self) -> None:
         if not 0 <= self.shift.data <= self.MAX_SHIFT:

@@ -70,6 +70,14 @@ ZERO_POINT = "graph.zero_point"
 
 AFFINE = "graph.affine"
 
+HALF_EVEN = "graph.half_even"
+"""
+Attribute of a quantization: integer operations round ties to even, too; by default they round up.
+"""
+
+TIES_KEY, TIES_TO_EVEN = "ceras_ir.ties", "to_even"
+"""Metadata of exported ONNX models: an import rounds ties of layers to even; by default up."""
+
 STATISTICS = (RANGE, EXPONENT, ZERO_POINT, AFFINE)
 """Attributes of a value that must follow it to another producer."""
 

@@ -76,6 +76,8 @@ class Arithmetic:
     The largest difference in bits between the residual shifts of two channels; `ROW_SPREAD` permits
     any difference that occurs.
     """
+    even_shifts: bool = True
+    """Whether a requantization by a shift can round half to even."""
     half_even: bool = True
     """Whether averages and sums of few values with a zero point round half to even."""
     factor_points: bool = True

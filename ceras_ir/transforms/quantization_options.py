@@ -381,6 +381,14 @@ class ResidualSpreadOptions:
 
 
 @options
+class TieOptions:
+    """The option of the passes that depend on the target's rounding."""
+
+    even: bool = True
+    """The target rounds half to even in shifts."""
+
+
+@options
 class ArithmeticOptions(BoardOptions, TargetNameOptions):
     """The target with the arithmetic of `quantize`, also for other targets."""
 

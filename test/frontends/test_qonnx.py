@@ -19,6 +19,7 @@ from called import call
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, model, node, run_onnxruntime
 
+from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_model
@@ -382,6 +383,85 @@ def test_branches_have_constants_of_equal_names(kind: str):
     for sign, expected in zip((1, -1), weights, strict=True):
         x = np.full(4, sign / 4, np.float32)
         np.testing.assert_array_equal(run(module, {"x": x})["y"], x + np.array(expected))
+
+
+def tied(bits: int, *, is_qonnx: bool, signed: int) -> onnx.ModelProto:
+    """
+    Return a product of integers with channels of the weights 1 and 2, quantized to `bits` bits
+    with a scale of 4, in QONNX or with QuantizeLinear and Clip.
+    """
+    low, high = levels(bits, signed=signed, narrow=0)
+    dtype = np.int8 if signed else np.uint8
+    constants: dict[str, npt.ArrayLike] = {
+        "xs": 1.0, "ws": np.array([1, 2], np.float32), "ys": 4.0, "z": 0.0, "b8": 8.0,
+        "bn": float(bits),
+        "w": np.array([[1, 2], [1, 2]], np.float32), "xz": np.int8(0), "yz": dtype(0),
+        "wq": np.ones((2, 2), np.int8), "wz": np.zeros(2, np.int8),
+        "low": np.array(low, dtype), "high": np.array(high, dtype),
+    }  # fmt: skip
+    product = node("MatMul", "xd wd", "s", "product")
+    if is_qonnx:
+        nodes = [
+            quantizer("x xs z b8", "xd"),
+            quantizer("w ws z b8", "wd"),
+            product,
+            quantizer("s ys z bn", "y", signed=signed),
+        ]
+    else:
+        nodes = [
+            *(node("QuantizeLinear", "x xs xz", "xq"), node("DequantizeLinear", "xq xs xz", "xd")),
+            node("DequantizeLinear", "wq ws wz", "wd", axis=1),
+            product,
+            *(node("QuantizeLinear", "s ys yz", "yq"), node("Clip", "yq low high", "yc")),
+            node("DequantizeLinear", "yc ys yz", "y"),
+        ]
+    used = {name for each in nodes for name in each.input}
+    known = {name: array for name, array in constants.items() if name in used}
+    proto = model(
+        nodes, {"x": (32, 2)}, ["y"], known, infer=False, domains={DOMAIN: 1} if is_qonnx else {}
+    )
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (32, 2))
+    proto.graph.output[0].CopyFrom(result)
+    return proto
+
+
+@pytest.mark.parametrize("target", ["c", "arduino", "nnet", "dataflow", "vta"])
+@pytest.mark.parametrize(
+    ("bits", "is_qonnx", "signed"),
+    [(2, True, 1), (4, True, 0), (8, True, 1), (3, False, 1), (4, False, 0), (8, False, 1)],
+)
+def test_ties_of_layers(bits: int, is_qonnx: bool, signed: int, target: str):
+    """
+    Ties of sums are rounded to even, as QONNX and Clip after QuantizeLinear define. VTA, and layers
+    of 8 bits after QuantizeLinear, round them up. No layer remains float.
+    """
+    proto = tied(bits, is_qonnx=is_qonnx, signed=signed)
+    x = np.stack([np.arange(-16, 16), np.zeros(32)], axis=1).astype(np.float32)
+    steps = x.sum(axis=1, keepdims=True) * np.array([1.0, 2.0]) / 4
+    low, high = levels(bits, signed=signed, narrow=0)
+    goes_up = target == "vta" or (bits == 8 and not is_qonnx)
+    rounded = np.floor(steps + 0.5) if goes_up else np.rint(steps)
+    module = import_model(proto)
+    options = BuildOptions(find_target(target)(), quantize="int8")
+    run_stages(load_context(), module, front_stages(options.resolved(module)))
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], 4 * np.clip(rounded, low, high))
+    assert "graph.matmul" in str(module)
+    assert all("requant" in t for t in str(module).splitlines() if "graph.matmul" in t)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_exported_models_keep_ties(bits: int):
+    x = np.random.default_rng(0).integers(-16, 16, (32, 2)).astype(np.float32)
+    options = BuildOptions(find_target("onnx")(), quantize="int8")
+    module = import_model(tied(bits, is_qonnx=True, signed=1))
+    run_stages(load_context(), module, front_stages(options))
+    exported = export_model(module, "tied", silent=True)
+    (expected,) = run(module, {"x": x}).values()
+    np.testing.assert_array_equal(run_onnxruntime(exported, {"x": x})["y"], expected)
+    again = import_model(exported)
+    run_stages(load_context(), again, front_stages(options))
+    np.testing.assert_array_equal(run(again, {"x": x})["y"], expected)
+    assert "rounding = half_even" in str(again)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -53,7 +53,8 @@ class OutputStage:
     The conversion of sums to stored values, all exact:
 
     1. Add `bias` and the residual.
-    2. Without multipliers, shift right by `shifts`, one for all outputs or one for each.
+    2. Without multipliers, shift right by `shifts`, one for all outputs or one for each. If
+       `is_even`, first add the lowest bit of the result, so that ties are rounded to even.
     3. With multipliers, shift left by `left`, take the high 32 bits of the product with the
        multiplier, shift right by `shifts` and round half up, or down if not `rounds`; add
        `zero_point`.
@@ -70,6 +71,7 @@ class OutputStage:
     high: int
     item: int
     """The bytes of an element of the result."""
+    is_even: bool = False
 
     @property
     def in_blocks(self) -> bool:
@@ -82,7 +84,7 @@ class OutputStage:
     def cost(self, n: int, *, has_residual: bool) -> Cost:
         """Return the cost of the output stage for a position with `n` output channels."""
         each = 4 + (len(set(self.shifts)) > 1) + 2 * bool(self.multipliers) + 2 * has_residual
-        each += bool(self.zero_point)
+        each += bool(self.zero_point) + 3 * self.is_even
         blocks = n // BLOCK if self.in_blocks else 0
         vectors = -(-(n - blocks * BLOCK) // 4)
         instructions = blocks * (4 * each + 16) + vectors * (each + 9) + 12
@@ -106,11 +108,11 @@ class OutputStage:
         rescale = rescaling(
             requant, sums.bound, value_type(op.result), half_folded=sums.half_folded
         )
-        shifted = Epilogue.of(op, sums, rescale)
+        shifted = Epilogue.of(op, sums, rescale, even=True)
         if shifted is not None and not shifted.scale_bits:
             bias = sums.bias + shifted.extra
             shifts = shifted.shifts or (shifted.shift,)
-            return cls(bias, shifts, (), 0, False, 0, low, high, item)
+            return cls(bias, shifts, (), 0, False, 0, low, high, item, shifted.is_even)
         return cls._scaled(op, sums, (low, high), point, item)
 
     @classmethod
@@ -253,6 +255,7 @@ class _Text:
         kind = f"{stage.shifts[0]}" if not self.has_shifts else "n"
         if stage.multipliers:
             kind = f"m{stage.left}_{kind}_{stage.zero_point}_{int(stage.rounds)}"
+        kind += "_even" if stage.is_even else ""
         kind += f"_{stage.low}_{stage.high}".replace("-", "m")
         if self.residual:
             kind += f"_{self.residual[:-2]}_{'n' if self.has_factors else self.factor}"
@@ -304,11 +307,16 @@ class _Text:
         if stage.multipliers:
             value = f"vshlq_n_s32({name}, {stage.left})" if stage.left else name
             lines.append(f"{name} = vmulhq_s32({value}, vldrwq_s32(multipliers + {at}));")
-        rounded = "r" if stage.rounds else ""
+        rounded, shifted = "r" if stage.rounds else "", ""
         if self.has_shifts:
-            lines.append(f"{name} = v{rounded}shlq_s32({name}, vldrbq_s32(shifts + {at}));")
+            shifted = f"shlq_s32({name}, vldrbq_s32(shifts + {at}))"
         elif shift := stage.shifts[0]:
-            lines.append(f"{name} = v{rounded}shrq_n_s32({name}, {shift});")
+            shifted = f"shrq_n_s32({name}, {shift})"
+        if stage.is_even:
+            lowest = f"vandq_s32(v{shifted}, vdupq_n_s32(1))"
+            lines.append(f"{name} = vaddq_s32({name}, {lowest});")
+        if shifted:
+            lines.append(f"{name} = v{rounded}{shifted};")
         if stage.zero_point:
             lines.append(f"{name} = vaddq_n_s32({name}, {stage.zero_point});")
         return lines
@@ -389,7 +397,8 @@ class _Text:
             half = "(1 << (-shifts[i] - 1))" if self.has_shifts else str(1 << stage.shifts[0] - 1)
             lines.append(f"v = (v + {half}) >> {shift};")
         elif self.has_shifts or stage.shifts[0]:
-            lines.append(f"v >>= {shift};")
+            lowest = f" + (v >> {shift} & 1)" if stage.is_even else ""
+            lines.append(f"v = (v{lowest}) >> {shift};" if lowest else f"v >>= {shift};")
         if stage.zero_point:
             lines.append(f"v += {stage.zero_point};")
         low, high = stage.low, stage.high

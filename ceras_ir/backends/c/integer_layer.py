@@ -50,6 +50,11 @@ class Epilogue:
     """The lowest value of the stored type."""
     shifts: tuple[int, ...] = ()
     """Per-channel shifts, which replace `shift` and multipliers that are powers of two."""
+    is_even: bool = False
+    """
+    Whether ties are rounded to even: before the shift, the lowest bit of `sum >> shift` is added to
+    the sum, which is half a unit less 1 above the exact sum.
+    """
 
     @property
     def has_low(self) -> bool:
@@ -63,11 +68,14 @@ class Epilogue:
         return self.high < self.lowest + (1 << self.bits) - 1
 
     @classmethod
-    def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
+    def of(
+        cls, op: LinearOperation, sums: Sums, rescale: Rescaling, *, even: bool = False
+    ) -> "Epilogue | None":
         """
         Return the output stage of `op`, or `None` if vectors cannot compute it: the rounding is not
         the addition of a constant, a product with the multiplier is too large, the result has more
-        than 16 bits, or the residual is not int8 or int16.
+        than 16 bits, or the residual is not int8 or int16. With `even`, the vectors also round half
+        to even, without multipliers.
         """
         requant = op.requant
         assert requant is not None
@@ -75,17 +83,27 @@ class Epilogue:
             return None
         shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
         is_scaled = requant.is_per_channel or requant.multiplier.data != 1
-        if not is_scaled and (half or rescale.type != "int32_t"):
+        is_even = half > 0 and requant.mode is Rounding.HALF_EVEN and has_ties(sums, requant)
+        if not is_scaled and ((half and not is_even) or rescale.type != "int32_t"):
             return None
         if half and requant.mode is not Rounding.HALF_UP and has_ties(sums, requant):
-            return None
+            # The parity of the shifted sum is that of the result without zero point.
+            shifts = _right_shifts(requant)
+            if not (even and is_even and shifts and min(shifts) > 0):
+                return None
+            if requant.zero_point.data % 2:
+                return None
         result = element_of(op.result)
         assert isinstance(result, UniformType)
         stored = max(result.width, BYTE_BITS)
         lowest = result.widened(stored).low
         if stored > 16:
             return None
-        extra, after, bits = np.zeros(1, np.int64), half + (requant.zero_point.data << shift), 8
+        extra, after, bits = (
+            np.zeros(1, np.int64),
+            half - is_even + (requant.zero_point.data << shift),
+            8,
+        )
         if op.residual is not None:
             bits = {"int8_t": 8, "int16_t": 16}.get(value_type(op.residual), 0)
             if bits == 0:
@@ -96,12 +114,14 @@ class Epilogue:
         if is_scaled and (shifts := _right_shifts(requant)):
             # The constant is a multiple of the power of two, or below the last bit of the product.
             right = np.array(shifts, np.int64)
-            halves = np.left_shift(1, right) >> 1 if half else 0
+            halves = (np.left_shift(1, right) >> 1) - is_even if half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
             if sums.has_room(int(np.abs(moved).max())):
                 common, each = (shifts[0], ()) if len(shifts) == 1 else (0, shifts)
-                return cls(moved, 0, 0, bits, stored, common, low, high, lowest, each)
+                return cls(moved, 0, 0, bits, stored, common, low, high, lowest, each, is_even)
         scale_bits = 0
+        if is_scaled and is_even:
+            return None
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1
             scale_bits = 32 if largest < LIMIT and shift < 32 else 64
@@ -111,7 +131,9 @@ class Epilogue:
             extra, after = extra + after, 0
         if not sums.has_room(int(np.abs(extra).max())):
             return None
-        return cls(extra, scale_bits, after, bits, stored, shift, low, high, lowest)
+        return cls(
+            extra, scale_bits, after, bits, stored, shift, low, high, lowest, is_even=is_even
+        )
 
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":

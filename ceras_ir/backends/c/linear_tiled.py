@@ -139,7 +139,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
     offset = 128 if stored == "int8_t" else 0
-    epilogue = Epilogue.of(op, sums, of.rescale)
+    epilogue = Epilogue.of(op, sums, of.rescale, even=True)
     lanes = lanes_of(stored)
     width = nest.tile.width
     is_late = adds_offset_on_load(of, nest)

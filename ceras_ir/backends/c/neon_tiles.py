@@ -375,8 +375,11 @@ def neon_output(stores: Stores) -> Iterator[str]:
         if stores.scale_bits:
             scaled = f"NEON_SCALED_{stores.scale_bits}"
             yield f"{v} = {scaled}({v}, &multipliers[{place}], after, shift);"
-        elif stores.has_shifts:
-            yield f"{v} = NEON_SHIFTED_BY({v}, &shifts[{place}]);"
-        else:
-            yield f"{v} = NEON_SHIFTED({v}, shift);"
+            continue
+        shifted = f"NEON_SHIFTED({v}, shift)"
+        if stores.has_shifts:
+            shifted = f"NEON_SHIFTED_BY({v}, &shifts[{place}])"
+        if stores.is_even:
+            yield f"{v} = vaddq_s32({v}, vandq_s32({shifted}, vdupq_n_s32(1)));"
+        yield f"{v} = {shifted};"
     yield f"NEON_STORE_{stores.result}_t(&y[at + o], a, b, low, high);"

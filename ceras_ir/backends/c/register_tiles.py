@@ -280,6 +280,8 @@ class Stores:
     """Whether these factors fit 16 bits, so that an instruction multiplies and adds."""
     has_shifts: bool = False
     """Whether each output has a separate right shift."""
+    is_even: bool = False
+    """Whether the right shift rounds ties to even, as in `Epilogue`."""
     scale_bits: int = 0
     """The width of products of sums with multipliers per output; 0 without multipliers."""
 
@@ -312,7 +314,7 @@ class Stores:
             self, low=e.has_low, high=e.has_high, bits=e.bits, is_signed=e.lowest < 0,
             residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=bool(factors),
             has_word_factors=max(factors, default=LARGEST_WORD + 1) <= LARGEST_WORD,
-            has_shifts=bool(e.shifts),
+            has_shifts=bool(e.shifts), is_even=e.is_even,
         )  # fmt: skip
 
     @property

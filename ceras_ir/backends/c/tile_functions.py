@@ -361,7 +361,10 @@ def output_lines(tile: Tile, stores: Stores, sums: Callable[[int, int], str]) ->
                     total = f"DOT_WORDS({s}, {widen}({load}), f{b})"
                 lines.append(f"  const model_i32v t{p}_{b} = {total};")
                 s = f"t{p}_{b}"
-            value = f"{s} >> " + (f"r{b}" if stores.has_shifts else "shift")
+            right = f"r{b}" if stores.has_shifts else "shift"
+            value = (
+                f"({s} + ({s} >> {right} & 1)) >> {right}" if stores.is_even else f"{s} >> {right}"
+            )
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
             if p * t.blocks + b >= packed:
@@ -428,9 +431,10 @@ def _narrow_kind(stores: Stores) -> str:
 
 
 def _scaled(stores: Stores) -> str:
+    even = "_even" if stores.is_even else ""
     if stores.has_shifts:
-        return "_shifted"
-    return {0: "", 32: "_scaled", 64: "_scaled_wide"}[stores.scale_bits]
+        return f"_shifted{even}"
+    return {0: even, 32: "_scaled", 64: "_scaled_wide"}[stores.scale_bits]
 
 
 def use_narrow(kernels: Kernels, stores: Stores) -> None:
@@ -442,16 +446,18 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
     scale = f"const int32_t *restrict multipliers, int{stores.scale_bits}_t after, "
     skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "
     factor = "factors[o]" if stores.has_factors else "(1 << left_shift)"
+    by = "shifts[o]" if stores.has_shifts else "shift"
+    times = f" * {cast}multipliers[o] + after" if stores.scale_bits else ""
     kernels.use(
         "narrow_sums",
         NAME=_narrow_kind(stores),
         RESULT=f"{stores.result}_t",
         RESIDUAL=skip if stores.has_residual else "",
         SHIFT="".join(stores.shift),
-        BY="shifts[o]" if stores.has_shifts else "shift",
+        BY=by,
         SCALE=scale if stores.scale_bits else "",
         ADD=f" + (residual[at + o] * {factor})" if stores.has_residual else "",
-        TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",
+        TIMES=f" + (sum >> {by} & 1)" if stores.is_even else times,
         NEON="".join(f"      {line}\n" for line in neon_output(stores)),
     )
 

@@ -78,12 +78,14 @@ class Feature:
 class SumScale:
     """
     A requantization of a sum, `clamp(sum >> shift, low, high)`. A negative `shift` shifts to the
-    left.
+    left. The sum includes half a unit for rounding to nearest.
     """
 
     shift: int
     low: int
     high: int
+    ties: int = 0
+    """The treatment of ties: 0 rounds up, 1 to an even result, 2 to an odd result."""
 
 
 @dataclass(frozen=True, eq=False)

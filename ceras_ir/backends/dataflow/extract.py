@@ -131,12 +131,14 @@ def _point(value: SSAValue) -> int:
 def _scale(requant: RequantAttr, result: SSAValue) -> tuple[SumScale, Integers]:
     # The smallest shift, the clamp, and the constants that are added to the sums before.
     def addend(shift: int) -> int:
-        half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
+        half = 1 << shift - 1 if shift > 0 and requant.mode is not Rounding.FLOOR else 0
         return half + (point << shift if shift >= 0 else point >> -shift)
 
     shifts, offset = requant.net_shifts, _offset(result)
     point = requant.zero_point.data - offset
-    scale = SumScale(min(shifts), requant.low.data - offset, requant.high.data - offset)
+    # An odd zero point changes the parity of results.
+    ties = 1 + point % 2 if requant.mode is Rounding.HALF_EVEN and max(shifts) > 0 else 0
+    scale = SumScale(min(shifts), requant.low.data - offset, requant.high.data - offset, ties)
     return scale, np.array([addend(shift) for shift in shifts], np.int64)
 
 
@@ -212,7 +214,7 @@ def _linear(op: graph.LinearOperation, producers: Producers) -> Convolution:
     scale, addends = _scale(op.requant, op.result)
     bias += addends
     if step == 2:
-        if scale.shift > 0:
+        if scale.shift > 0 and not scale.ties:
             # floor((2 s + b) / 2^n) is floor((s + floor(b / 2)) / 2^(n - 1)).
             bias, scale = bias >> 1, replace(scale, shift=scale.shift - 1)
         else:

@@ -60,7 +60,7 @@ def feature_parameters(feature: Feature) -> ModuleParameters:
 
 
 def _scale(scale: SumScale) -> ModuleParameters:
-    return {"SHIFT": scale.shift, "LOW": scale.low, "HIGH": scale.high}
+    return {"SHIFT": scale.shift, "LOW": scale.low, "HIGH": scale.high, "TIES": scale.ties}
 
 
 def _vector(values: list[int], width: int) -> str:

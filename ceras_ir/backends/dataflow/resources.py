@@ -175,6 +175,8 @@ def _leaving_bits(layer: Convolution) -> int:
     # The bits of a sum that affect the result; lower bits are shifted out.
     if layer.limits is not None:
         return layer.sum_bits if layer.limits.size else 1
+    if layer.scale.ties:
+        return layer.sum_bits
     below = layer.residual_shift if len(layer.inputs) > 1 else layer.scale.shift
     return layer.sum_bits - max(0, min(below, layer.scale.shift))
 

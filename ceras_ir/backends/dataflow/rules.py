@@ -97,7 +97,8 @@ def why_not_shape(*values: SSAValue) -> str | None:
 
 def why_not_requant(requant: RequantAttr | None) -> str | None:
     """
-    Sums must be requantized by shifts of -15 to 31 bits per layer or channel, half up or down.
+    Sums must be requantized by shifts of -15 to 31 bits per layer or channel, half up, half to even
+    or down.
     """
     if requant is None:
         return "a block requantizes the sums, but there is no scale: quantize the operation"
@@ -109,8 +110,9 @@ def why_not_requant(requant: RequantAttr | None) -> str | None:
     for shift in (low, high):
         if not -15 <= shift <= 31:
             return f"a block shifts by -15 to 31 bits, got {shift}: quantize with other scales"
-    if high > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
-        return f"blocks round half up or down, got {requant.mode.value}: quantize with half_up"
+    if high > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.HALF_EVEN, Rounding.FLOOR):
+        modes = "half up, half to even or down"
+        return f"blocks round {modes}, got {requant.mode.value}: quantize with half_up"
     if low < 0 and requant.zero_point.data % (1 << -low):
         return f"the zero point {requant.zero_point.data} is no multiple of 2^{-low}: use another"
     return None

@@ -123,20 +123,25 @@ class ModelBuilder:
         self.known = [info for info in self.known if info.name != old]
 
     def model(
-        self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
+        self,
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[onnx.ValueInfoProto],
+        metadata: Mapping[str, str],
     ) -> onnx.ModelProto:
         """Return the complete model, with descriptions of the graph inputs and graph outputs."""
         graph = helper.make_graph(
             self.nodes, self.title, inputs, outputs, self.initializers, value_info=self.known
         )
         opset = helper.make_opsetid("", self.opset)
-        return helper.make_model(
+        model = helper.make_model(
             graph,
             opset_imports=[opset],
             ir_version=helper.find_min_ir_version_for([opset]),
             producer_name="ceras_ir",
             producer_version=version(DISTRIBUTION),
         )
+        helper.set_model_props(model, dict(metadata))
+        return model
 
 
 def _unused(wanted: str, taken: set[str]) -> str:

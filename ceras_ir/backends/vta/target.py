@@ -53,6 +53,7 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         kernels=False,
         costly_channel_shifts=True,
         residual_spread=RESIDUAL_WEIGHT_BITS,
+        even_shifts=False,
         half_even=False,
         factor_points=False,
         widths=(8,),

@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.dialects.graph import quantized_element
+from ceras_ir.dialects.graph import QuantizeOp, quantized_element
 from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
-from ceras_ir.frontends.onnx.emission.quantization import width_of_bounds
+from ceras_ir.frontends.onnx.emission.quantization import keep_ties, width_of_bounds
 from ceras_ir.frontends.onnx.emission.registry import OPERATORS, OperatorImporter, refusals
 from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
@@ -58,6 +58,7 @@ from ceras_ir.frontends.onnx.order import (
     ordered_nodes,
 )
 from ceras_ir.network.function import MODEL_TYPE, NAME
+from ceras_ir.network.storage import TIES_KEY, TIES_TO_EVEN
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, remark
 
 KEEPS_LABELS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
@@ -101,6 +102,10 @@ class Importer:
         folder: DataFolder | None,
     ):
         check_attributes(model)
+        self.keeps_ties = any(
+            (each.key, each.value) == (TIES_KEY, TIES_TO_EVEN) for each in model.metadata_props
+        )
+        """Whether integer operations round ties to even, too; see `keep_ties`."""
         self.model = inlined(model)
         self.graph = self.model.graph
         self.batch = batch
@@ -178,6 +183,9 @@ class Importer:
                 "import: note: blocks of weights below 8 bits are widened to float32: "
                 f"{len(names)} {'tensor' if len(names) == 1 else 'tensors'}, such as '{names[0]}'"
             )
+        for op in block.ops if self.keeps_ties else ():
+            if isinstance(op, QuantizeOp):
+                keep_ties(op)
         block.add_op(ReturnOp(*results, *sizes.values()))
         self.named = emitter.values
         self.sized = {*emitter.table.extents, *emitter.table.cut}

@@ -27,12 +27,12 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import SNAPPED
-from ceras_ir.network.storage import WIDE, is_kept_in_float
+from ceras_ir.network.storage import HALF_EVEN, WIDE, is_kept_in_float
+from ceras_ir.support.diagnostics import remark
 from ceras_ir.transforms.graph.fuse_windows import PadRule
 from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 from ceras_ir.transforms.quantization.accumulators import fitted
 from ceras_ir.transforms.quantization.analysis.qdq import (
-    HALF_EVEN,
     is_quantized_alike,
     needs_multiplier,
     stored_types,
@@ -52,7 +52,7 @@ from ceras_ir.transforms.quantization.integer_forms import (
 )
 from ceras_ir.transforms.quantization.qdq_rules import HoistRule, SignRule, SinkRule, TieRule
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
-from ceras_ir.transforms.quantization_options import ResidualSpreadOptions
+from ceras_ir.transforms.quantization_options import ResidualSpreadOptions, TieOptions
 from ceras_ir.transforms.rebuilding import erase_dead
 
 MAX_BIAS_ERROR = 2.0**-5
@@ -263,7 +263,7 @@ class QdqConstantRule(PatternPass):
 
 
 @dataclass(frozen=True)
-class QdqOperationRule(ResidualSpreadPass):
+class QdqOperationRule(TieOptions, ResidualSpreadPass):
     """
     Replace `quantize(op(dequantize(x), ...))` by `op` on integers.
 
@@ -275,7 +275,8 @@ class QdqOperationRule(ResidualSpreadPass):
 
     1. `graph.precision` requires it.
     2. It has other consumers, or is quantized to several types.
-    3. The integer operation cannot round as `graph.half_even` requires.
+    3. `graph.half_even` requires even ties, but the integer operation multiplies by an inexact
+       reciprocal, or the target rounds half up and the operation is no layer.
     4. The per-channel shifts of the residual would differ by more than `residual_spread`.
     5. The quantization rounds ties away from zero.
     6. The scales of other values are snapped to powers of two, and it has other scales because it
@@ -283,6 +284,9 @@ class QdqOperationRule(ResidualSpreadPass):
 
     In a network that already has integer operations, `quantize(dequantize(x))` between two types is
     kept: a shift could round ties differently, and a quantized network must keep its results.
+
+    Shifts round half up, and half to even with `graph.half_even`. If the target does not round half
+    to even, a note on stderr gives the number of layers that round half up instead.
 
     Only adjacent operations are replaced; `signs`, `sink` and `hoist` make them adjacent. Results
     differ from the float operations by at most one unit (see `integer_forms`). Exact for the
@@ -292,7 +296,7 @@ class QdqOperationRule(ResidualSpreadPass):
     name = "operations"
 
     def change(self, main: FuncOp) -> None:
-        block = main.body.block
+        block, moved = main.body.block, 0
         has_integers = any(
             "requant" in op.properties and not isinstance(op, graph.RequantizeOp)
             for op in block.ops
@@ -322,7 +326,12 @@ class QdqOperationRule(ResidualSpreadPass):
             if new is None or (new := fitted(new)) is None or self._exceeds_spread(new[-1]):
                 continue
             if HALF_EVEN in quantize.attributes and _rounds_half_up(new[-1]):
-                continue
+                if self.even and _shifts_only(new[-1]):
+                    _round_to_even(new[-1], source, target)
+                elif isinstance(source, graph.LinearOperation):
+                    moved += 1
+                else:
+                    continue
             # The scales of arguments and results are not snapped, and the target cannot multiply.
             if SNAPPED in main.attributes and needs_multiplier(new[-1]):
                 continue
@@ -335,6 +344,9 @@ class QdqOperationRule(ResidualSpreadPass):
         for op in block.ops:
             op.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
+        if moved:
+            layers = "1 layer rounds" if moved == 1 else f"{moved} layers round"
+            remark(f"fold-qdq: note: {layers} ties up, not to even as in the model")
 
     def _exceeds_spread(self, op: graph.GraphOperation) -> bool:
         shifts = op.residual_shifts if isinstance(op, graph.LinearOperation) else (0,)
@@ -343,18 +355,42 @@ class QdqOperationRule(ResidualSpreadPass):
 
 def _rounds_half_up(op: graph.GraphOperation) -> bool:
     """
-    Return whether an operation other than a layer requantizes by a shift that rounds half up.
-    Return False for layers, which always round half up.
+    Return whether the integers of `op` are rounded half up by a shift, so that ties are frequent.
     """
     requant = op.properties.get("requant")
-    if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
+    if not isinstance(requant, RequantAttr) or requant.mode is not Rounding.HALF_UP:
         return False
-    shifts = only_shifts(stored_types(op))
-    return shifts and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
+    if isinstance(op, graph.LinearOperation):
+        return _shifts_only(op) and max(requant.net_shifts) > 0
+    return only_shifts(stored_types(op)) and requant.shift.data > 0
+
+
+def _shifts_only(op: graph.GraphOperation) -> bool:
+    """Return whether all multipliers of the requantization of `op` are powers of two."""
+    requant = op.properties["requant"]
+    assert isinstance(requant, RequantAttr)
+    return all(m.bit_count() == 1 for m in requant.multipliers)
+
+
+def _round_to_even(
+    op: graph.GraphOperation, source: graph.GraphOperation, target: UniformType
+) -> None:
+    """
+    Change the rounding of the integers of `op` to half to even, that of the clamp range included.
+    `source` is the float form, of which the results have the type `target`.
+    """
+    requant = op.properties["requant"]
+    assert isinstance(requant, RequantAttr)
+    low, high = target.low, target.high
+    name = "function" if isinstance(source, graph.UnaryOp) else "activation"
+    if isinstance(activation := source.properties.get(name), graph.FunctionAttr):
+        clip = np.array(activation.clip_range, np.float32)
+        low, high = (int(bound) for bound in integer.quantize(clip, target))
+    op.properties["requant"] = requant.replaced(rounding=Rounding.HALF_EVEN, low=low, high=high)
 
 
 @dataclass(frozen=True)
-class FoldQdqPass(ResidualSpreadOptions, RulePass):
+class FoldQdqPass(TieOptions, ResidualSpreadOptions, RulePass):
     """
     Convert a network with QuantizeLinear and DequantizeLinear to integers.
 
@@ -388,7 +424,7 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
             SinkRule(),
             HoistRule(),
             TieRule(),
-            QdqOperationRule(self.residual_spread),
+            QdqOperationRule(self.residual_spread, self.even),
             *((ThresholdRule(), SumRule()) if self.thresholds else ()),
             # `sink` can move a zero padding before a layer that `operations` leaves in float.
             PadRule(),

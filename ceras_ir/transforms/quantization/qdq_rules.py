@@ -32,10 +32,9 @@ from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.storage import is_kept_in_float, network_values
+from ceras_ir.network.storage import HALF_EVEN, is_kept_in_float, network_values
 from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import (
-    HALF_EVEN,
     accumulator_units,
     is_quantized_alike,
     max_tie_tilt,
@@ -376,6 +375,7 @@ def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
         found, value = steps[:count], steps[count - 1].value
         if all(_only_breaks_ties(step, value, quantize) for step in found):
             quantize.operands[0] = value
+            quantize.attributes.pop(HALF_EVEN, None)
             for step in found:
                 Rewriter.erase_op(step.op)
             return True

@@ -167,7 +167,11 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         kept = () if self.tail == "float" else INTEGER_BORDER_RULES
         everything = (
             # A network with Q/DQ; a float network is unchanged.
-            FoldQdqPass(spread, thresholds=self._arithmetic.thresholds),
+            FoldQdqPass(
+                spread,
+                thresholds=self._arithmetic.thresholds,
+                even=self._arithmetic.even_shifts,
+            ),
             # The operations that are computed in integers, and their forms.
             with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),

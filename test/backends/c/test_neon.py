@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
 from c_harness import Values, constant, make_network, needs_aarch64, place, random_inputs
+from c_tiles import TIES, tied_layers
 from cross import AARCH64, Cross
 from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
@@ -119,6 +120,12 @@ def test_two_products_of_extremes(least: int, tmp_path: Path):
     compare(make_network([(element, (1, 7, 5, 72))], build), AARCH64, "neon", tmp_path)
     text = AARCH64.assembly(tmp_path, AARCH64.builds["neon"])
     assert ("\tsmlal\t" in text) == (least == -127)
+
+
+@needs_aarch64
+@pytest.mark.parametrize("kind", TIES)
+def test_ties_to_even(kind: str, tmp_path: Path):
+    compare(tied_layers(TIES[kind]), AARCH64, "neon", tmp_path)
 
 
 @needs_aarch64

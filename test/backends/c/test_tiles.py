@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import Values, check, constant, make_network, place
-from c_tiles import BUILDS, FLAGS, X86, source, stored
+from c_tiles import BUILDS, FLAGS, TIES, X86, source, stored, tied_layers
 from firmware import write_files
 from xdsl.dialects.builtin import (
     BytesAttr,
@@ -216,6 +216,15 @@ def test_multipliers_of_31_bits_are_in_vectors(multiplier: int | list[int]):
         module = make_network([(OUT, (1, 14, 14, 16))], build)
         check(module, flags=BUILDS[name])
         assert "SCALE_64(" in source(module, "model_kernels.h")
+
+
+@pytest.mark.parametrize("kind", TIES)
+def test_ties_to_even_are_in_vectors(kind: str):
+    module = tied_layers(TIES[kind])
+    for name in ("tiles", "avx2", "loops"):
+        check(module, flags=BUILDS[name])
+    check(module, options=COptions(dsp=True, helium=True, vectors=False))
+    assert ("_even" in source(module, "model_kernels.h")) == (kind != "none in vectors")
 
 
 @pytest.mark.parametrize(("multiplier", "shift"), [(4, 12), (1 << 30, 40), (64, 6)])

@@ -7,6 +7,7 @@ rings, tables, and outputs with rows in batches.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,26 @@ def test_sparse_in_batches(tmp_path: Path):
         third: BlockLanes(5, 3, WeightEncoding.COO),
     }
     run_circuit([first, second, third], lanes, tmp_path, port_bytes=3)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4])
+@pytest.mark.parametrize("ties", [1, 2])
+def test_ties(ties: int, shift: int, tmp_path: Path):
+    """Check even and odd ties, also with per-channel shifts, a residual, and shifts of 0 bits."""
+    rng = np.random.default_rng([ties, shift])
+    blocks: list[Block] = []
+    value: Block = Source("input", Feature(6, 4, 5))
+    for spread, has_residual in ((0, False), (3, False), (3, True), (0, True)):
+        made = convolution(
+            value, 4, (1, 1), rng, bits=2, spread=spread, residual=value if has_residual else None
+        )
+        scale = replace(made.scale, shift=shift, ties=ties)
+        # Small products, which are ties often.
+        value = replace(made, scale=scale, bias=rng.integers(-40, 40, 4), residual_shift=0)
+        blocks.append(value)
+    total = addition(value, blocks[1], (Addend(0), Addend(1, -1)))
+    blocks.append(replace(total, scale=replace(total.scale, shift=shift, ties=ties)))
+    run_circuit(blocks, {}, tmp_path, stalls=((1, 50),))
 
 
 def test_deltas(tmp_path: Path):

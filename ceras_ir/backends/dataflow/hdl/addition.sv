@@ -14,7 +14,8 @@ module addition #(
     parameter CONSTANT = 0,
     parameter SHIFT = 0,
     parameter LOW = -128,
-    parameter HIGH = 127
+    parameter HIGH = 127,
+    parameter TIES = 0
 ) (
     input logic clk,
     input logic rst,
@@ -78,8 +79,10 @@ module addition #(
           .SUM_BITS(SUM_BITS),
           .SHIFT(SHIFT),
           .LOW(LOW),
-          .HIGH(HIGH)
+          .HIGH(HIGH),
+          .TIES(TIES)
       ) finish (
+          .exact(SHIFT > 0),
           .sum((FIRST_SIGN < 0 ? -a : a) + (SECOND_SIGN < 0 ? -b : b) + SUM_BITS'(CONSTANT)),
           .result(sums[8*x+:8])
       );

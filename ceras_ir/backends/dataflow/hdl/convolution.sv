@@ -68,6 +68,7 @@ module convolution #(
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127,
+    parameter TIES = 0,
     parameter LIMITS = 0,  // per channel: a reached limit adds 1 to LOW, the first limit is 0
     parameter LIMIT_VALUES = "",  // the others
     parameter WEIGHTS = "",
@@ -512,6 +513,7 @@ module convolution #(
       .SHIFT(SHIFT),
       .LOW(LOW),
       .HIGH(HIGH),
+      .TIES(TIES),
       .LIMITS(LIMITS),
       .LIMIT_VALUES(LIMIT_VALUES)
   ) finish (

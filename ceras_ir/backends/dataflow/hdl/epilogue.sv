@@ -19,6 +19,7 @@ module epilogue #(
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127,
+    parameter TIES = 0,
     parameter LIMITS = 0,  // per channel: a reached limit adds 1 to LOW, the first limit is 0
     parameter LIMIT_VALUES = ""  // the others
 ) (
@@ -58,6 +59,7 @@ module epilogue #(
   logic [CHANNEL_BITS-1:0] channel, middle_channel, moved_channel;
   logic middle_valid, middle_ends, moved_valid, moved_ends;
   logic [WORD-1:0] chosen, middle, shifted, moved;
+  logic [PART_COLUMNS-1:0] exact, moved_exact;  // a shift dropped only zeros
   logic [PART-1:0] result;
   logic [8*PART_COLUMNS-1:0] added_to;
   logic [FURTHER_LIMITS*SUM_BITS-1:0] limits;  // of the channel of `moved`
@@ -132,6 +134,7 @@ module epilogue #(
       moved_ends <= middle_ends;
       moved_part <= middle_part;
       moved <= shifted;
+      moved_exact <= exact;
       moved_row <= middle_row;
       moved_channel <= middle_channel;
       out_valid <= moved_valid && moved_ends;
@@ -172,6 +175,9 @@ module epilogue #(
       logic signed [SUM_BITS-1:0] sum, added;
       assign sum = middle[x*SUM_BITS+:SUM_BITS];
       assign shifted[x*SUM_BITS+:SUM_BITS] = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
+      assign exact[x] = TIES != 0 && (SHIFT > 0 || (FURTHER_BITS != 0 && middle_amount != 0))
+          && (FURTHER_BITS == 0
+              || $signed(shifted[x*SUM_BITS+:SUM_BITS]) <<< middle_amount == sum);
       assign added = RESIDUAL == 0 ? '0
           : SUM_BITS'($signed(added_to[8*x+:8])) <<< RESIDUAL_SHIFT;
       if (LIMITS != 0) begin : compare
@@ -190,8 +196,10 @@ module epilogue #(
             .RESULT_BITS(RESULT_BITS),
             .SHIFT(SHIFT),
             .LOW(LOW),
-            .HIGH(HIGH)
+            .HIGH(HIGH),
+            .TIES(TIES)
         ) finish (
+            .exact(moved_exact[x]),
             .sum(moved[x*SUM_BITS+:SUM_BITS] + added),
             .result(result[RESULT_BITS*x+:RESULT_BITS])
         );

@@ -11,14 +11,14 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, Signedness, TensorType
+from xdsl.dialects.builtin import IntegerType, Signedness, TensorType, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, ReshapeOp, TransposeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.dialects.quant import BYTE_BITS, Rounding, UniformType
+from ceras_ir.dialects.quant import BYTE_BITS, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
@@ -29,6 +29,7 @@ from ceras_ir.frontends.onnx.emission.values import (
 from ceras_ir.frontends.onnx.model.model_file import PACKED_TYPES, Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
+from ceras_ir.network.storage import HALF_EVEN
 
 QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integer types that may store quantized values."""
@@ -102,13 +103,23 @@ def uniform_type(
     return UniformType(scales.tolist(), points.tolist(), storage=kind, axis=axis)
 
 
+def keep_ties(op: QuantizeOp) -> QuantizeOp:
+    """
+    Let integer operations round ties to even, too. By default, layers and shifts round half up, as
+    in networks that this compiler exports.
+    """
+    op.attributes[HALF_EVEN] = UnitAttr()
+    return op
+
+
 def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
     """
     Quantize `value` to the type `element`. A constant is quantized at import, and gets the name
     `name`.
     """
     if not isinstance(value, Constant):
-        return emitter.emit(QuantizeOp(value, element))
+        op = QuantizeOp(value, element)
+        return emitter.emit(op if element.width >= BYTE_BITS else keep_ties(op))
     if value.dtype != np.float32:
         raise emitter.node.wrong(f"floats expected, got {value.dtype}")
     return Constant.of(name, integer.quantize(value.load().astype(np.float32), element))
@@ -233,15 +244,15 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     rank = len(graph.shape_of(value))
     scale, point = integer.scales(element, rank), integer.zero_points(element, rank)
     lower, upper = ((end - point).astype(np.float32) * scale for end in (low, high))
-    owner, mode = value.owner, Rounding.HALF_EVEN
-    if isinstance(owner, QuantizeOp):
-        real, mode = owner.input, owner.mode
+    if isinstance(owner := value.owner, QuantizeOp):
+        real = owner.input
     else:
         real = emitter.emit(DequantizeOp(value))
+        owner = QuantizeOp(real, element)
     if element.is_per_axis:
         real = emitter.binary(graph.Binary.MAX, real, emitter.constant(lower, "lower"))
         real = emitter.binary(graph.Binary.MIN, real, emitter.constant(upper, "upper"))
-        return emitter.emit(QuantizeOp(real, element, mode))
+        return emitter.emit(owner.rebuilt([real]))
     least = -np.inf if low == element.low else float(lower)
     most = np.inf if high == element.high else float(upper)
     before = real
@@ -249,7 +260,7 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
         real = emitter.unary(graph.Function.RELU, real)
     else:
         real = emitter.unary(graph.Function.CLIP, real, least, most)
-    stored = emitter.emit(QuantizeOp(real, element, mode))
+    stored = emitter.emit(owner.rebuilt([real]))
     emitter.integer_bounds[stored] = int(low), int(high), before
     return stored
 
@@ -268,7 +279,7 @@ def _in_fewer_bits(emitter: Emitter, value: SSAValue) -> SSAValue:
     if narrow.width == BYTE_BITS:
         return value
     real = before if (low, high) == (narrow.low, narrow.high) else owner.input
-    return emitter.emit(QuantizeOp(real, narrow, owner.mode))
+    return emitter.emit(keep_ties(owner.rebuilt([real], element=narrow)))
 
 
 def _bits_of_bounds(bounds: Sequence[int], *, is_signed: bool) -> int:

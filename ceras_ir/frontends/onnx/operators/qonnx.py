@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 from ceras_ir.dialects.graph import Function, QuantizeOp, ThresholdOp, numpy_dtype
 from ceras_ir.dialects.quant import BYTE_BITS, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.quantization import clipped, dequantized
+from ceras_ir.frontends.onnx.emission.quantization import clipped, dequantized, keep_ties
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value
 from ceras_ir.frontends.onnx.model.model_file import Array
@@ -326,5 +326,6 @@ def _computed(
     rounding: Rounding = Rounding.HALF_EVEN,
 ) -> Value:
     """Quantize and dequantize `value`, with integers that are clamped to `bounds`."""
-    stored = emitter.emit(QuantizeOp(emitter.materialize(value), element, rounding))
+    op = QuantizeOp(emitter.materialize(value), element, rounding)
+    stored = emitter.emit(keep_ties(op) if rounding is Rounding.HALF_EVEN else op)
     return dequantized(emitter, clipped(emitter, stored, *bounds), element)

@@ -20,9 +20,6 @@ from ceras_ir.network.function import keeps_scale
 from ceras_ir.network.storage import exponent, network_values
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales, only_shifts
 
-HALF_EVEN = "graph.half_even"
-"""Attribute of a quantization by a power of two that rounds half to even instead of up."""
-
 COMES_QUANTIZED = (
     "the Q/DQ nodes of a quantized model specify the precision; calibrate the float model instead"
 )

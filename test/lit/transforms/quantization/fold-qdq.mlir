@@ -1,4 +1,6 @@
 // RUN: ceras-opt %s --fold-qdq="rules=operations" --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fold-qdq="rules=operations even=false" --split-input-file 2>&1 | filecheck %s --check-prefix UP
+// UP: fold-qdq: note: 1 layer rounds ties up, not to even as in the model
 
 // A scale per output channel gives a multiplier per output channel.
 func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>> {
@@ -102,7 +104,7 @@ func.func @main(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<3x4x!qua
 
 // -----
 
-// A shift would take ties up, this quantization takes them to even: the sum stays float.
+// A shift rounds ties to even as this quantization; if the target only rounds up, the sum stays float.
 func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.25>>, %y: tensor<4x!quant.uniform<i8:f32, 0.5>>) -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4xf32>
   %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
@@ -113,9 +115,29 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.25>>, %y: tensor<4x!quant.
   func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 }
 // CHECK-LABEL: func.func @main
-// CHECK: %[[S:.*]] = graph.binary add {{.*}} -> tensor<4xf32>
-// CHECK: graph.quantize %[[S]] :
+// CHECK: graph.binary add {{.*}} #graph.requant<shift = 1, rounding = half_even, low = -128, high = 127>
 // CHECK: graph.binary sub {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// UP: %[[S:.*]] = graph.binary add {{.*}} -> tensor<4xf32>
+// UP: graph.quantize %[[S]] :
+// UP: graph.binary sub {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+
+// -----
+
+// A layer rounds ties to even, those of the clamp included, or ties up with a note. A multiplier decides no ties.
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 1.0>>) -> (tensor<1x1x!quant.uniform<i4:f32, 2.0>>, tensor<1x1x!quant.uniform<i4:f32, 3.0>>) {
+  %w = graph.constant dense<1> : tensor<1x2xi4> : tensor<1x2x!quant.uniform<i4:f32, 1.0>>
+  %a = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 1.0>>) -> tensor<1x2xf32>
+  %v = graph.dequantize %w : (tensor<1x2x!quant.uniform<i4:f32, 1.0>>) -> tensor<1x2xf32>
+  %s = graph.matmul %a, %v {activation = #graph.function<clip, -3.0, 9.0>} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  %q = graph.quantize %s {graph.half_even} : (tensor<1x1xf32>) -> tensor<1x1x!quant.uniform<i4:f32, 2.0>>
+  %t = graph.matmul %a, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  %r = graph.quantize %t {graph.half_even} : (tensor<1x1xf32>) -> tensor<1x1x!quant.uniform<i4:f32, 3.0>>
+  func.return %q, %r : tensor<1x1x!quant.uniform<i4:f32, 2.0>>, tensor<1x1x!quant.uniform<i4:f32, 3.0>>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: graph.matmul {{.*}} #graph.requant<shift = 1, rounding = half_even, low = -2, high = 4>
+// CHECK: graph.matmul {{.*}} #graph.requant<multiplier = {{.*}}, rounding = half_up, low = -8, high = 7>
+// UP: graph.matmul {{.*}} #graph.requant<shift = 1, rounding = half_up, low = -1, high = 5>
 
 // -----
 
