@@ -62,14 +62,14 @@ def few_bits(name: str) -> Callable[[Path], None]:
     return write
 
 
-RESULT_SCALES = {"cnv_w1a1": 4.0, "ad08_w8": 0.5}
+RESULT_SCALES = {"cnv_w1a1": 4.0, "cnv_w2a2": 4.0, "ad08_w8": 0.5}
 
 NETWORKS: dict[str, Callable[[Path], None]] = {
     "resnet8": resnet8,
     "person": person_detector,
     "keywords": ds_cnn,
     "autoencoder": autoencoder,
-    **{name: few_bits(name) for name in ("cnv_w1a1", "kws_w3a3", "ad08_w8")},
+    **{name: few_bits(name) for name in ("cnv_w1a1", "cnv_w2a2", "kws_w3a3", "ad08_w8")},
 }
 BOARD = "zc706"
 """The board of networks without a published circuit."""

@@ -5,6 +5,7 @@ Build small circuits of all kinds, with counts of yosys.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,10 +13,19 @@ import numpy as np
 from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.blocks import Addend, Block, Convolution, Feature, Pipeline, Source
+from ceras_ir.backends.dataflow.blocks import (
+    Addend,
+    Block,
+    Column,
+    Convolution,
+    Feature,
+    Pipeline,
+    Source,
+)
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES
 from ceras_ir.backends.dataflow.plan import BlockLanes, PipelinePlan
 from ceras_ir.backends.dataflow.resources import Resources
+from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.weights import WeightEncoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
@@ -23,6 +33,8 @@ KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "oth
 """The kinds of circuits with seeds 0 to 7 modulo 8."""
 NARROW_SEEDS = 64
 """The first seed of circuits with weights of 1 to 7 bits."""
+TERMS_SEEDS = 96
+"""The first seed of circuits with inputs of 1 to 4 bits, whose lanes add several products."""
 MOST_LANES = 48
 PORT_BYTES = {"xcup": 8, "xc7": 8, "ecp5": 4}
 Samples: TypeAlias = dict[str, dict[int, Resources]]
@@ -37,6 +49,10 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
         return int(rng.integers(low, high + 1))
 
     source = Source("input", Feature(pick(8, 40), pick(3, 24), pick(6, 26)))
+    if seed >= TERMS_SEEDS:
+        column = Column(pick(1, 4))
+        f = source.feature
+        source = Source("input", Feature(f.rows, 8 * ceiling(f.channels, 8), f.columns, column))
     channels = source.feature.channels
     spread = pick(0, 1) * pick(1, 4)
     bits = pick(1, 7) if seed >= NARROW_SEEDS else 8
@@ -67,6 +83,7 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
             zeros=zeros,
             spread=spread,
             bits=bits,
+            bipolar=seed >= TERMS_SEEDS and bits < 3,
         )
     blocks.append(layer)
     if kind == "pool":
@@ -77,6 +94,9 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
     lanes: dict[Block, BlockLanes] = {
         block: _lanes(block, kind, zeros, rng) for block in blocks if isinstance(block, Convolution)
     }
+    if seed >= TERMS_SEEDS and lanes[layer].encoding is WeightEncoding.DENSE:
+        terms = min(1 << pick(1, 5), channels & -channels)
+        lanes[layer] = replace(lanes[layer], in_tables=True, terms=terms)
     pipeline = Pipeline(source, blocks)
     return pipeline, plan_of(pipeline, lanes, paired=CHIP_FAMILIES[family].paired)
 

@@ -37,6 +37,7 @@ class LogicPart(StrEnum):
     PRODUCT = "bits of a multiple by which lookup tables begin a product"
     DIGIT = "bits of a multiple that lookup tables add for two bits of a factor"
     LAST_DIGIT = "bits of a multiple that lookup tables add for a last bit of a factor"
+    COUNT = "products of signs that lookup tables count, and 4 for each sum"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ AMD_TABLES: Mapping[LogicPart, float] = {
     LogicPart.PRODUCT: 1,
     LogicPart.DIGIT: 1.13,
     LogicPart.LAST_DIGIT: 1,
+    LogicPart.COUNT: 2.06,
 }
 """The tables per unit of a part in families of AMD, fitted to UltraScale+."""
 
@@ -128,6 +130,7 @@ CHIP_FAMILIES = {
             LogicPart.PRODUCT: 1.23,
             LogicPart.DIGIT: 3.5,
             LogicPart.LAST_DIGIT: 2.25,
+            LogicPart.COUNT: 3.0,
         },
     ),
 }

@@ -89,6 +89,9 @@ def _why_not_planned(
     if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
         found = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
         return f"{found}, got lanes {lanes}"
+    if lanes.terms > 1 and (lanes.encoding.is_sparse or layer.weights.shape[3] % lanes.terms):
+        found = f"has {layer.weights.shape[3]} channels in a group"
+        return f"{found} with {lanes.encoding.value} weights, got {lanes.terms} terms"
     if (layer.groups > 1 and per_group % lanes.filters) or buffer.depth > MAX_BANK_WORDS:
         return f"lanes do not fit: {lanes}"
     if planned.is_by_row and planned.places > MAX_PLACES:

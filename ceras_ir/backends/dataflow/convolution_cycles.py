@@ -257,7 +257,7 @@ class ConvolutionModel:
         self, stored: Sequence[int], channels: Sequence[int], end: int
     ) -> tuple[int, list[int]]:
         # The cycle of the first weight for the last row of the windows, without waiting for it, and
-        # the cycle from which each channel of this row is known to exist.
+        # the cycle from which all channels of an address of this row are known to exist.
         planned, w = self.planned, self.planned.layer.windows
         early = turns(planned)[0] * planned.lanes.parts // max(1, w.kernel[0] - 1)
         now, known = end + RESTART, end + COUNTED - 1
@@ -266,15 +266,17 @@ class ConvolutionModel:
             known = max(known + 1, at + BY_ROW_FETCH)
             if row < w.kernel[0] - 1:
                 now = max(now, known) + early
-        arrivals = [min(known, max(at + BY_ROW_FETCH, end + COUNTED)) for at in channels[:-1]]
-        missing = planned.layer.input.channels - len(arrivals)
+        terms = planned.lanes.terms
+        arrived = channels[terms - 1 : -1 : terms]
+        arrivals = [min(known, max(at + BY_ROW_FETCH, end + COUNTED)) for at in arrived]
+        missing = planned.layer.input.channels // terms - len(arrivals)
         return now, arrivals + [known] * missing
 
     def _last_weight(self, now: int, number: int, length: int, arrivals: Sequence[int]) -> int:
         # The cycle of the last weight of a block of filters, if the sums have room. `arrivals` has
         # the cycles of channels for which the first column of the windows must wait.
         parts, layer = self.planned.lanes.parts, self.planned.layer
-        depth = layer.weights.shape[3]
+        depth = layer.weights.shape[3] // self.planned.lanes.terms
         if not arrivals:
             return now + (length - 1) * parts
         blocks = max(1, self.planned.weights.blocks // layer.groups)

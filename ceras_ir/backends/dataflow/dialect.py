@@ -40,7 +40,8 @@ class LanesAttr(ParametrizedAttribute):
     `dense`, `by_row` (in the order of the rows of the window), `coo` (each nonzero weight with the
     position), or `delta` (each nonzero weight with the distance to the previous). With `parts = P`
     before the encoding, each weight is multiplied by P parts of the columns in sequence. With `lut`
-    before the encoding, lookup tables multiply, instead of multipliers of the FPGA.
+    before the encoding, lookup tables multiply, instead of multipliers of the FPGA. With
+    `terms = K` before `lut`, K channels are multiplied in a cycle.
     """
 
     name = "dataflow.lanes"
@@ -49,11 +50,12 @@ class LanesAttr(ParametrizedAttribute):
     filters: IntAttr
     slots: IntAttr
     parts: IntAttr
+    terms: IntAttr
     lut: BoolAttr
     encoding: StringAttr
 
     def __init__(self, lanes: BlockLanes):
-        numbers = (lanes.rows, lanes.filters, lanes.slots, lanes.parts)
+        numbers = (lanes.rows, lanes.filters, lanes.slots, lanes.parts, lanes.terms)
         in_tables = BoolAttr.from_bool(lanes.in_tables)
         super().__init__(*map(IntAttr, numbers), in_tables, StringAttr(lanes.encoding.value))
 
@@ -61,14 +63,17 @@ class LanesAttr(ParametrizedAttribute):
     def lanes(self) -> BlockLanes:
         encoding = WeightEncoding(self.encoding.data)
         numbers = (self.slots.data, self.parts.data)
-        in_tables = bool(self.lut)
-        return BlockLanes(self.rows.data, self.filters.data, encoding, *numbers, in_tables)
+        flags = (bool(self.lut), self.terms.data)
+        return BlockLanes(self.rows.data, self.filters.data, encoding, *numbers, *flags)
 
     def verify(self) -> None:
         numbers = (self.rows.data, self.filters.data, self.slots.data, self.parts.data)
         if min(numbers) < 1:
             got = ", ".join(map(str, numbers))
             raise VerifyException(f"rows, filters, slots and parts must be >= 1, got {got}")
+        terms = self.terms.data
+        if terms < 1 or terms & (terms - 1) or (terms > 1 and not self.lut):
+            raise VerifyException(f"terms must be a power of two, and 1 without lut, got {terms}")
         if self.encoding.data not in list(WeightEncoding):
             known = ", ".join(WeightEncoding)
             raise VerifyException(f"encoding must be one of {known}, got {self.encoding.data}")
@@ -86,8 +91,9 @@ class LanesAttr(ParametrizedAttribute):
             for name in ("rows", "filters", "slots"):
                 parser.parse_keyword(name)
                 numbers.append(number())
-            has_parts = parser.parse_optional_keyword("parts") is not None
-            numbers.append(number() if has_parts else IntAttr(1))
+            for name in ("parts", "terms"):
+                has_number = parser.parse_optional_keyword(name) is not None
+                numbers.append(number() if has_number else IntAttr(1))
             in_tables = parser.parse_optional_keyword("lut") is not None
             if in_tables:
                 parser.parse_punctuation(",")
@@ -96,7 +102,8 @@ class LanesAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         parts = "" if self.parts.data == 1 else f"parts = {self.parts.data}, "
-        tables = "lut, " if self.lut else ""
+        tables = "" if self.terms.data == 1 else f"terms = {self.terms.data}, "
+        tables += "lut, " if self.lut else ""
         printer.print_string(
             f"<rows = {self.rows.data}, filters = {self.filters.data}, "
             f"slots = {self.slots.data}, {parts}{tables}{self.encoding.data}>"

@@ -111,9 +111,10 @@ class CircuitFigures:
                 entry["cycles"] = lane_cycles(planned)
                 lanes = planned.lanes
                 share = "" if lanes.parts == 1 else f", {lanes.parts} parts"
+                share += "" if lanes.terms == 1 else f", {lanes.terms} channels"
                 share += ", products in LUTs" if lanes.in_tables else ""
                 entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}{share}"
-                entry["products"] = planned.lane_count
+                entry["products"] = planned.products
             layers[op] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
         busy = circuit.plan.busy_share(timing.per_frame)

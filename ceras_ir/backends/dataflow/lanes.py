@@ -37,6 +37,7 @@ MAX_LANE_ROWS = 16
 MAX_LANE_PARTS = 32
 """The limit of parts: the words of a memory of lookup tables, which stores a sum per part."""
 MAX_LANE_FILTERS = 1024
+MAX_LANE_TERMS = 64
 MAX_PLACES = 64
 """The maximum number of sums that a lane adds in turn, with weights in the order of rows."""
 MAX_BANK_WORDS = 1 << 16
@@ -112,8 +113,8 @@ def choices(layer: Convolution, family: Family, *, for_latency: bool = False) ->
     """
     Return possible lanes of a layer, the fastest first. A choice is omitted if another is at least
     as good in all of cycles, DSPs, block RAMs and LUTs. With `for_latency`, there are also choices
-    with weights in the order of rows, and a choice is only omitted if another has no more rows in
-    parallel, for which the first result waits, and the same order.
+    with weights in the order of rows, and a choice is only omitted if another has no more rows and
+    channels in parallel, for which the first result waits, and the same order.
     """
     found: list[LaneChoice] = []
     pairs = family.paired
@@ -135,7 +136,7 @@ def choices(layer: Convolution, family: Family, *, for_latency: bool = False) ->
         planned = choice.planned
         if not any(
             _uses_no_more(other.resources, choice.resources)
-            and (not for_latency or other.planned.lanes.rows <= planned.lanes.rows)
+            and (not for_latency or _waits_no_longer(other.planned.lanes, planned.lanes))
             and other.planned.is_by_row >= planned.is_by_row
             for other in kept
         ):
@@ -145,6 +146,10 @@ def choices(layer: Convolution, family: Family, *, for_latency: bool = False) ->
 
 def _uses_no_more(a: Resources, b: Resources) -> bool:
     return a.dsp <= b.dsp and a.ram18 <= b.ram18 and a.lut <= b.lut
+
+
+def _waits_no_longer(a: BlockLanes, b: BlockLanes) -> bool:
+    return a.rows <= b.rows and a.terms <= b.terms
 
 
 def _distinct_sizes(extent: int, start: int, limit: int) -> list[int]:
@@ -164,20 +169,24 @@ def _candidates(layer: Convolution, *, for_latency: bool) -> list[BlockLanes]:
     shapes = [*((r, 1) for r in rows), *((1, p) for p in parts)]
     encodings = encodings_of(layer) + [WeightEncoding.BY_ROW] * for_latency
     return [
-        BlockLanes(r, n, encoding, parts=p, in_tables=in_tables)
+        BlockLanes(r, n, encoding, parts=p, in_tables=in_tables, terms=terms)
         for r, p in shapes
         for n in counts
         for encoding in encodings
-        for in_tables in _multiplications(layer)
+        for in_tables, terms in _multiplications(layer, encoding)
     ]
 
 
-def _multiplications(layer: Convolution) -> list[bool]:
-    # Whether lookup tables multiply. Multipliers do not compute small products.
+def _multiplications(layer: Convolution, encoding: WeightEncoding) -> list[tuple[bool, int]]:
+    # Whether lookup tables multiply, and the products of a lane. Multipliers do not compute small
+    # products.
     if not (layer.is_narrow or layer.input.bits < BYTE_BITS):
-        return [False]
+        return [(False, 1)]
     bits = layer.weight_bits, layer.input.bits
-    return [True] if min(bits) == 1 or sum(bits) < MIN_PRODUCT_BITS else [False, True]
+    found = [] if min(bits) == 1 or sum(bits) < MIN_PRODUCT_BITS else [(False, 1)]
+    depth = 1 if encoding.is_sparse else layer.weights.shape[3]
+    limit = min(depth & -depth, MAX_LANE_TERMS)
+    return found + [(True, 1 << n) for n in range(limit.bit_length())]
 
 
 def choose(
@@ -231,15 +240,17 @@ def _for_latency(
 
 def _spread(found: Sequence[LaneChoice], budget: Budget) -> list[LaneChoice]:
     """
-    Return the cheapest choice of each number of rows in parallel, order of weights and power of
-    `LATENCY_STEP` of the cycles, so that a search for the shortest latency has few alternatives.
+    Return the cheapest choice of each number of rows in parallel, number of terms, order of weights
+    and power of `LATENCY_STEP` of the cycles, so that a search for the shortest latency has few
+    alternatives.
     """
-    best: dict[tuple[int, bool, int], LaneChoice] = {}
+    best: dict[tuple[int, int, bool, int], LaneChoice] = {}
     for choice in found:
         planned = choice.planned
         if planned.lanes.rows > MAX_LATENCY_ROWS:
             continue
-        key = planned.lanes.rows, planned.is_by_row, round(log(choice.cycles, LATENCY_STEP))
+        lanes, step = planned.lanes, round(log(choice.cycles, LATENCY_STEP))
+        key = lanes.rows, lanes.terms, planned.is_by_row, step
         price = budget.price(choice.resources, PRICES[0])
         if key not in best or price < budget.price(best[key].resources, PRICES[0]):
             best[key] = choice

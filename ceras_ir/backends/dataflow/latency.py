@@ -96,12 +96,14 @@ def _by_row(planned: PlannedConvolution, written: Rows, start: int, cycles: int)
     w, input_channels = planned.layer.windows, planned.layer.input.channels
     early, ends = turns(planned)
     each = early * planned.lanes.parts // max(1, w.kernel[0] - 1)
-    first = len(written) - 1 - w.reach[0]
+    top = len(written) - 1 - w.reach[0]
     for row in range(w.kernel[0] - 1):
-        start = max(start, written[first + row * w.dilations[0]] + BY_ROW_FETCH) + each
+        start = max(start, written[top + row * w.dilations[0]] + BY_ROW_FETCH) + each
     block = ends[0] * planned.lanes.parts
-    arrived = written[-1] + BY_ROW_FETCH - input_channels * planned.buffer.phases
-    return max(start + block, arrived + block) + cycles - each * (w.kernel[0] - 1) - block
+    arrived = written[-1] + BY_ROW_FETCH
+    first = max(start, arrived - input_channels * planned.buffer.phases) + block
+    # Several channels at a time are multiplied faster than they arrive.
+    return max(first, arrived) + cycles - each * (w.kernel[0] - 1) - block
 
 
 @lru_cache(1 << 14)

@@ -282,6 +282,8 @@ def _narrow(planned: PlannedConvolution, name: str, memories: Memories) -> Modul
     layer = planned.layer
     flags = {"BIPOLAR": planned.weights.is_bipolar, "TABLES": planned.lanes.in_tables}
     found: ModuleParameters = {name: 1 for name, is_set in flags.items() if is_set}
+    if planned.lanes.terms > 1:
+        found["TERMS"] = planned.lanes.terms
     found |= column_bits(layer.input, "INPUT_BITS") | column_bits(layer.feature, "RESULT_BITS")
     if layer.limits is None:
         return found
@@ -298,7 +300,8 @@ def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:
     # filter is stored in the bits above the bias.
     layer, filters = planned.layer, planned.lanes.filters
     size = layer.sum_bits + layer.further_bits
-    constants = [int(b) & (1 << layer.sum_bits) - 1 for b in layer.bias]
+    sums = layer.bias + planned.weights.carries()
+    constants = [int(b) & (1 << layer.sum_bits) - 1 for b in sums]
     if layer.further is not None:
         pairs = zip(constants, layer.further.tolist(), strict=True)
         constants = [bias | further << layer.sum_bits for bias, further in pairs]

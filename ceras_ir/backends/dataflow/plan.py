@@ -46,6 +46,11 @@ class BlockLanes:
     parts: int = 1
     in_tables: bool = False
     """Whether lookup tables multiply, instead of multipliers of the FPGA."""
+    terms: int = 1
+    """
+    The adjacent channels that are multiplied in a cycle, a power of two. A lane adds their products
+    at once. More than 1 require lookup tables that multiply, and weights with all zeros.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +64,12 @@ class PlannedConvolution:
 
     @cached_property
     def buffer(self) -> WindowBuffer:
-        return WindowBuffer(self.layer, self.lanes.rows, self.lanes.slots, self.lanes.parts)
+        lanes = self.lanes
+        return WindowBuffer(self.layer, lanes.rows, lanes.slots, lanes.parts, lanes.terms)
 
     @cached_property
     def weights(self) -> WeightMemory:
-        return WeightMemory(self.layer, self.lanes.filters, self.lanes.encoding)
+        return WeightMemory(self.layer, self.lanes.filters, self.lanes.encoding, self.lanes.terms)
 
     @property
     def readers(self) -> int:
@@ -98,9 +104,14 @@ class PlannedConvolution:
     @property
     def lane_count(self) -> int:
         """
-        The number of products that the convolution computes per cycle; each lane computes one.
+        The number of sums to which the convolution adds in a cycle; each lane adds to one.
         """
         return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
+
+    @property
+    def products(self) -> int:
+        """The number of products that the convolution computes per cycle."""
+        return self.lane_count * self.lanes.terms
 
     @property
     def multipliers(self) -> int:
@@ -132,12 +143,12 @@ class PipelinePlan:
         Return the share of nonzero products: the products with nonzero weights in a frame, divided
         by the products that all lanes together can compute in `cycles` cycles.
         """
-        useful = lanes = 0
+        useful = products = 0
         for planned in self.convolutions.values():
             feature = planned.layer.feature
             useful += int(planned.layer.non_zeros.sum()) * feature.rows * feature.columns
-            lanes += planned.lane_count
-        return useful / (lanes * cycles) if lanes else 0.0
+            products += planned.products
+        return useful / (products * cycles) if products else 0.0
 
     def ring_rows(self, block: Block) -> int:
         """

@@ -45,6 +45,9 @@ The cost in `yosys` of each bit of a multiplexer that selects from several memor
 tables.
 """
 
+TREE_BITS = 1.2
+"""The logic of a bit in a tree of adders, in bits of accumulators."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -118,9 +121,26 @@ class Usage:
         longer factor for each two bits of the shorter factor (`table_multiplier.sv`).
         """
         short, long = sorted((a, b))
+        self._digits(short, long, long, count)
+
+    def dot_product(self, column: int, weight: int, terms: int, count: int) -> None:
+        """
+        Add `count` sums of `terms` products of a column and a weight of the given bits
+        (`dot_product.sv`).
+        """
+        if column == weight == 1:
+            self.parts[LogicPart.COUNT] += count * (terms + 4)
+            return
+        self._digits(weight, column, column + 3, count * terms)
+        levels = range(1, terms.bit_length())
+        adders = sum((terms >> level) * (column + weight + level) for level in levels)
+        self.parts[LogicPart.SUM] += round(TREE_BITS * count * adders)
+
+    def _digits(self, short: int, long: int, added: int, count: int) -> None:
+        # A further digit adds a number of `added` bits.
         self.parts[LogicPart.PRODUCT] += count * (long + (short > 1))
-        self.parts[LogicPart.DIGIT] += count * long * max(0, short // 2 - 1)
-        self.parts[LogicPart.LAST_DIGIT] += count * long * (short > 1 and short % 2)
+        self.parts[LogicPart.DIGIT] += count * added * max(0, short // 2 - 1)
+        self.parts[LogicPart.LAST_DIGIT] += count * added * (short > 1 and short % 2)
 
     def rows(self, width: int, channels: int, capacity: int) -> None:
         """
@@ -140,7 +160,7 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     input_bits = layer.input.bits
     used, width = Usage(family, planned.dsp), input_bits * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
-    used.memory(width, buffer.depth, planned.readers * buffer.banks)
+    used.memory(width, buffer.depth, planned.readers * buffer.banks * lanes.terms)
     used.addresses(buffer.phases, buffer.address_bits)
     if lanes.encoding is WeightEncoding.DELTA:
         used.addresses(buffer.phases, buffer.address_bits, lanes.filters)
@@ -151,11 +171,14 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
         if depth > 1:
             each = size * planned.lane_count // planned.multipliers
             used.memory(each, depth, planned.multipliers, clocked=False)
-    banks = planned.readers * buffer.banks
+    banks = planned.readers * buffer.banks * lanes.terms
     used.parts[LogicPart.CONTROL] += 1
     used.parts[LogicPart.SUM] += planned.lane_count * sum_bits
-    if lanes.in_tables:
-        used.product(input_bits, planned.weights.weight_bits, planned.lane_count)
+    factors = input_bits, planned.weights.weight_bits
+    if lanes.terms > 1:
+        used.dot_product(*factors, lanes.terms, planned.lane_count)
+    elif lanes.in_tables:
+        used.product(*factors, planned.lane_count)
     used.parts[LogicPart.SELECT] += banks * (
         width * (buffer.banks - 1) + input_bits * columns * buffer.max_shift
     )

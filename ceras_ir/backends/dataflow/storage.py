@@ -44,6 +44,8 @@ class WindowBuffer:
     The number of parts of the columns, which are computed in sequence. Each part has separate
     words.
     """
+    terms: int = 1
+    """The number of channels with the same address, which are read together."""
 
     @property
     def groups(self) -> int:
@@ -156,7 +158,12 @@ class WindowBuffer:
     @property
     def slot_words(self) -> int:
         """The number of words of a bank that belong to a slot."""
-        return self.layer.windows.strides[0] * self.layer.input.channels * self.phases
+        return self.layer.windows.strides[0] * self.row_words
+
+    @property
+    def row_words(self) -> int:
+        """The number of words of a bank in which a row is stored."""
+        return self.layer.input.channels // self.terms * self.phases
 
     @property
     def depth(self) -> int:
@@ -182,7 +189,7 @@ class WindowBuffer:
         """
         stride = self.layer.windows.strides[0]
         slot, bank = row // self.slot_rows, row // stride % self.banks
-        within = row % stride * self.layer.input.channels * self.phases
+        within = row % stride * self.row_words
         return bank, slot % self.slots * self.slot_words + within
 
     def tap_row(self, j: int) -> tuple[int, int]:
@@ -193,7 +200,7 @@ class WindowBuffer:
         w = self.layer.windows
         strides, within = divmod(j * w.dilations[0], w.strides[0])
         address = strides // self.banks * self.slot_words
-        return address + within * self.layer.input.channels * self.phases, strides % self.banks
+        return address + within * self.row_words, strides % self.banks
 
     def tap_column(self, i: int) -> tuple[int, int]:
         """

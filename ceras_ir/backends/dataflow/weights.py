@@ -113,6 +113,8 @@ class WeightMemory:
     layer: Convolution
     filters: int
     encoding: WeightEncoding
+    terms: int = 1
+    """The weights of a filter in a word, for adjacent channels; 1 if zeros are omitted."""
 
     @property
     def blocks(self) -> int:
@@ -125,7 +127,7 @@ class WeightMemory:
         also the number of cycles for an output of each filter of the block.
         """
         if not self.encoding.is_sparse:
-            return [self.layer.taps] * self.blocks
+            return [self.layer.taps // self.terms] * self.blocks
         counts = self.layer.non_zeros
         if self.encoding is WeightEncoding.DELTA:
             counts = _entry_counts(self.layer, delta_bits(self.layer))
@@ -156,7 +158,7 @@ class WeightMemory:
         encoding.
         """
         if not self.encoding.is_sparse:
-            return self.filters * self.weight_bits
+            return self.filters * self.terms * self.weight_bits
         return self.filters * self._entry_bits(buffer) + 1
 
     def words(self, buffer: WindowBuffer) -> Iterator[int]:
@@ -170,13 +172,18 @@ class WeightMemory:
         # The counters of the circuit run in the order of channels-last weights.
         by_row = self.encoding is WeightEncoding.BY_ROW
         turns = self.layer.weights.shape[1] if by_row else 1
-        rows = self.layer.weights.reshape(len(self.layer.weights), turns, -1)
+        rows = self.layer.weights.reshape(len(self.layer.weights), turns, -1, self.terms)
         size, sign = self.weight_bits, int(self.is_bipolar)
         for turn in range(turns):
             for start in range(0, len(rows), self.filters):
-                for column in rows[start : start + self.filters, turn].T:
+                for word in rows[start : start + self.filters, turn].swapaxes(0, 1):
                     # The second lowest bit of -1 and 1 is the sign.
-                    yield _packed([int(w) >> sign & (1 << size) - 1 for w in column], size)
+                    yield _packed([int(w) >> sign & (1 << size) - 1 for w in word.flat], size)
+
+    def carries(self) -> NDArray[np.int64]:
+        """Return the carries of each filter that a sum of several products omits."""
+        # The bit is set in -1 and not in 1, too.
+        return (self.layer.weights >> 1 & 1).sum(axis=(1, 2, 3)) * (self.terms > 1)
 
     def _entry_bits(self, buffer: WindowBuffer) -> int:
         if self.encoding is WeightEncoding.DELTA:

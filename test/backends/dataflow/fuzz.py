@@ -187,8 +187,12 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     encoding = WeightEncoding.DENSE if block.uniform else WeightEncoding(str(rng.choice(known)))
     parts = int(rng.integers(1, block.feature.columns + 1)) if rng.integers(2) else 1
     in_tables = (block.is_narrow or block.input.bits < 8) and bool(rng.integers(2))
+    terms, depth = 1, block.weights.shape[3]
+    while in_tables and not encoding.is_sparse and depth % (2 * terms) == 0 and rng.integers(3):
+        terms *= 2
+    filters = int(rng.choice(counts))
     return BlockLanes(
-        min(rows, 3), int(rng.choice(counts)), encoding, parts=parts, in_tables=in_tables
+        min(rows, 3), filters, encoding, parts=parts, in_tables=in_tables, terms=terms
     )
 
 

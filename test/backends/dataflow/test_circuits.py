@@ -232,6 +232,35 @@ def unsigned(bits: int) -> Column:
 BIPOLAR = Column(1, is_bipolar=True)
 
 
+def test_terms(tmp_path: Path):
+    """
+    Check lanes that add products of several channels: signs, each width of a digit, groups, rows
+    and parts, padding, strides, and weights by row that wait for channels.
+    """
+    rng, around = np.random.default_rng(20), (1, 1, 1, 1)
+    source = Source("input", Feature(7, 8, 9))
+    bits = convolution(
+        source, 16, (3, 3), rng, result=BIPOLAR, compares=True, bits=3, padding=around
+    )
+    signs = convolution(
+        bits, 8, (3, 3), rng, bits=2, bipolar=True, result=BIPOLAR, compares=True
+    )  # no padding: 0 is not -1 or 1
+    pool = max_pool(signs, 2, 1)
+    grouped = convolution(pool, 8, (1, 2), rng, groups=2, bits=2, bipolar=True, result=unsigned(3))
+    strided = convolution(
+        grouped, 12, (3, 3), rng, strides=(2, 2), padding=around, bits=5, result=Column(6), pad=3
+    )
+    last = convolution(strided, 6, (2, 2), rng, padding=around, bits=2)
+    lanes: dict[Block, BlockLanes] = {
+        bits: BlockLanes(2, 3, in_tables=True, terms=8),
+        signs: BlockLanes(1, 2, parts=3, in_tables=True, terms=16),
+        grouped: BlockLanes(3, 2, WeightEncoding.BY_ROW, in_tables=True, terms=2),
+        strided: BlockLanes(1, 4, WeightEncoding.BY_ROW, parts=2, in_tables=True, terms=4),
+        last: BlockLanes(2, 6, in_tables=True, terms=4),
+    }
+    run_circuit([bits, signs, pool, grouped, strided, last], lanes, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("source", "steps"),
     [

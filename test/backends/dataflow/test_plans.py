@@ -361,6 +361,7 @@ def test_narrow_weights_are_multiplied_in_tables():
         assert dense.width(planned.buffer) == 5 * {2: 1, 3: 3, 8: 8}[bits]
         times[bits] = lane_cycles(planned)
     assert times[2] <= times[3] < times[8] / 10
+    assert planned.lanes.terms == planned.products // planned.lane_count == 1
     layer = convolution(source, 32, (1, 1), rng, bits=7)
     table = choices(layer, board.fabric)
     assert {choice.planned.lanes.in_tables for choice in table} == {False, True}

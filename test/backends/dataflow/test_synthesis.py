@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
-from dataflow_samples import counted, sample
+from dataflow_samples import TERMS_SEEDS, counted, sample
 
 from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, load_board
@@ -31,6 +31,11 @@ from ceras_ir.backends.dataflow.resources import (
 from ceras_ir.backends.dataflow.weights import WeightEncoding
 
 WITHIN = 0.15
+TERMS_WITHIN = 0.25
+"""
+The permitted error of the tables of circuits with few bits per column, whose buffers at ports are
+estimated less exactly.
+"""
 FEW = 3
 """The permitted error of the multipliers or memories of a small circuit."""
 
@@ -82,7 +87,8 @@ def test_estimates_are_near_the_kept_counts(family: str):
         guess = total(estimate(*sample(seed, family), CHIP_FAMILIES[family]))
         sums += [(r.dsp, r.ram18, r.lut) for r in (guess, found)]
         near = abs(guess.dsp - found.dsp) <= FEW and abs(guess.ram18 - found.ram18) <= FEW
-        if not near or abs(guess.lut - found.lut) > WITHIN * found.lut:
+        within = WITHIN if seed < TERMS_SEEDS else TERMS_WITHIN
+        if not near or abs(guess.lut - found.lut) > within * found.lut:
             far.append((seed, guess, found))
     assert not far
     assert np.all(np.abs(sums[0] / sums[1] - 1) <= 0.05)

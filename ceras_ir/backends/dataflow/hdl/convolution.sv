@@ -1,5 +1,6 @@
 // A convolution: in each cycle, a weight of each of FILTERS filters is multiplied by BANKS rows of
-// windows. If the columns are in PARTS parts, each part needs a cycle.
+// windows. If the columns are in PARTS parts, each part needs a cycle. With TERMS, the weights of
+// TERMS channels are multiplied in a cycle.
 //
 // Stages: 0 weights, 1 addresses in a window, 2 addresses, 3 memories, 4 their output registers,
 // 5 columns, 6 products, then the sums. The last weight of a filter waits at stage 0 until the sums
@@ -24,6 +25,7 @@ module convolution #(
     parameter DELTA_BITS = 0,  // of sparse weights; 0 if they have positions
     parameter ENTRIES = 1,
     parameter PAIRED = 0,
+    parameter TERMS = 1,  // a power of two
     parameter PARTS = 1,
     parameter PART_WORDS = 1,  // of the window buffer, per row of a channel
     // The window buffer.
@@ -99,6 +101,7 @@ module convolution #(
   localparam PART_BITS = PARTS > 1 ? $clog2(PARTS) : 1;
   localparam LANES = BANKS * PART_COLUMNS;
   localparam WORD = INPUT_BITS * STORED;
+  localparam FACTORS = TERMS * WEIGHT_BITS;  // the weights of a filter
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
   localparam WINDOW_BITS = $clog2(KERNEL_ROWS + 1);
@@ -167,7 +170,7 @@ module convolution #(
   logic [READERS*ADDRESS_BITS-1:0] offset;
   logic [READERS*ROTATION_BITS-1:0] rotation0;
   logic [READERS*SHIFT_BITS-1:0] shift0;
-  logic [FILTERS*WEIGHT_BITS-1:0] weight0;
+  logic [FILTERS*FACTORS-1:0] weight0;
 
   generate
     if (SPARSE) assign turn0 = last0;
@@ -230,14 +233,14 @@ module convolution #(
           .GROUP_BLOCKS(GROUP_BLOCKS),
           .KERNEL_ROWS(KERNEL_ROWS),
           .KERNEL_COLUMNS(KERNEL_COLUMNS),
-          .CHANNELS(GROUP_CHANNELS),
+          .CHANNELS(GROUP_CHANNELS / TERMS),
           .PHASES(PHASES),
           .FILTERS(FILTERS),
           .BY_ROW(BY_ROW),
           .OFFSET_BITS(ADDRESS_BITS),
           .ROTATION_BITS(ROTATION_BITS),
           .SHIFT_BITS(SHIFT_BITS),
-          .WEIGHT_BITS(WEIGHT_BITS),
+          .WEIGHT_BITS(FACTORS),
           .UNIFORM(UNIFORM),
           .ROW_TABLE(ROW_TABLE),
           .COLUMN_TABLE(COLUMN_TABLE),
@@ -285,10 +288,10 @@ module convolution #(
   logic [READERS*SHIFT_BITS-1:0] shift1, shift2, shift3;
   logic [READERS*BANKS-1:0] rotated;  // one bit for each rotation
   logic [READERS*(MOST_SHIFT+1)-1:0] shifted;
-  logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3, weight4, weight5;
+  logic [FILTERS*FACTORS-1:0] weight1, weight2, weight3, weight4, weight5;
   logic [READERS*BANKS*ADDRESS_BITS-1:0] address;
-  logic [READERS*BANKS*WORD-1:0] data;
-  logic [READERS*INPUT_BITS*LANES-1:0] selected, columns;
+  logic [READERS*BANKS*TERMS*WORD-1:0] data;
+  logic [READERS*TERMS*INPUT_BITS*LANES-1:0] selected, columns;
   logic [FILTERS*LANES*SUM_BITS-1:0] sums;
   logic [BLOCK_BITS-1:0] block;
   logic [FILTERS*CONSTANT-1:0] biases[0:BLOCKS-1];
@@ -364,24 +367,27 @@ module convolution #(
         end
       end
       // Window row b reads bank b + rotation; window x of a row begins `shift` columns later.
-      for (genvar b = 0; b < BANKS; b++) begin : row
-        logic [WORD-1:0] word;
-        always_comb begin
-          word = '0;
-          for (int s = 0; s < BANKS; s++)
-          word |= data[(r*BANKS+(b+s)%BANKS)*WORD+:WORD]
-              & {WORD{rotated[r*BANKS+s]}};
-        end
-        for (genvar x = 0; x < PART_COLUMNS; x++) begin : window
+      for (genvar t = 0; t < TERMS; t++) begin : term
+        for (genvar b = 0; b < BANKS; b++) begin : row
+          logic [WORD-1:0] word;
           always_comb begin
-            selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] = '0;
-            for (int s = 0; s <= MOST_SHIFT; s++) begin
-              if (x + s >= FIRST && x + s - FIRST < STORED)
-                selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] |= word[INPUT_BITS*(x+s-FIRST)+:INPUT_BITS]
-                    & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
-              else
-                selected[(r*LANES+b*PART_COLUMNS+x)*INPUT_BITS+:INPUT_BITS] |= INPUT_BITS'(PAD)
-                    & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
+            word = '0;
+            for (int s = 0; s < BANKS; s++)
+            word |= data[((r*BANKS+(b+s)%BANKS)*TERMS+t)*WORD+:WORD]
+                & {WORD{rotated[r*BANKS+s]}};
+          end
+          for (genvar x = 0; x < PART_COLUMNS; x++) begin : window
+            localparam LANE = (r * LANES + b * PART_COLUMNS + x) * TERMS + t;
+            always_comb begin
+              selected[LANE*INPUT_BITS+:INPUT_BITS] = '0;
+              for (int s = 0; s <= MOST_SHIFT; s++) begin
+                if (x + s >= FIRST && x + s - FIRST < STORED)
+                  selected[LANE*INPUT_BITS+:INPUT_BITS] |= word[INPUT_BITS*(x+s-FIRST)+:INPUT_BITS]
+                      & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
+                else
+                  selected[LANE*INPUT_BITS+:INPUT_BITS] |= INPUT_BITS'(PAD)
+                      & {INPUT_BITS{shifted[r*(MOST_SHIFT+1)+s]}};
+              end
             end
           end
         end
@@ -404,6 +410,7 @@ module convolution #(
             .WEIGHT_BITS(WEIGHT_BITS),
             .BIPOLAR(BIPOLAR),
             .TABLES(TABLES),
+            .TERMS(TERMS),
             .SUM_BITS(SUM_BITS)
         ) multiply (
             .clk(clk),
@@ -413,8 +420,8 @@ module convolution #(
             .part(parts[5*PART_BITS+:PART_BITS]),
             .place(place),
             .sums_part(sums_part),
-            .columns(columns[(READER*LANES+lane)*INPUT_BITS+:INPUT_BITS*COUNT]),
-            .weight(weight5[f*WEIGHT_BITS+:WEIGHT_BITS]),
+            .columns(columns[(READER*LANES+lane)*TERMS*INPUT_BITS+:TERMS*INPUT_BITS*COUNT]),
+            .weight(weight5[f*FACTORS+:FACTORS]),
             .bias(bias[f*CONSTANT+:SUM_BITS]),
             .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
         );
@@ -438,6 +445,7 @@ module convolution #(
       .PHASES(PHASES),
       .STARTS(STARTS),
       .STORED(STORED),
+      .TERMS(TERMS),
       .PAD(PAD),
       .READERS(READERS),
       .ADDRESS_BITS(ADDRESS_BITS),

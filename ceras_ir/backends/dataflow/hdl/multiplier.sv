@@ -1,7 +1,8 @@
 // One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
 // Each part of the columns has separate sums, and so have the filters that are added in turn.
 // A multiplier of 25 by 18 bits computes two products of int8: the second is 16 bits above the first
-// and must be corrected by the sign of the first. With TABLES, lookup tables compute the products.
+// and must be corrected by the sign of the first. With TABLES, lookup tables compute the products;
+// with TERMS, a lane adds several products, and the bias has their carries (`dot_product.sv`).
 module multiplier #(
     parameter LANES = 1,
     parameter PARTS = 1,
@@ -12,6 +13,7 @@ module multiplier #(
     parameter WEIGHT_BITS = 8,
     parameter BIPOLAR = 0,  // a weight of 1 bit is 1, or -1 if the bit is set
     parameter TABLES = 0,
+    parameter TERMS = 1,  // products of a lane; more than 1 with TABLES and one lane
     parameter SUM_BITS = 32
 ) (
     input logic clk,
@@ -21,8 +23,8 @@ module multiplier #(
     input logic [PART_BITS-1:0] part,  // of the product
     input logic [PLACE_BITS-1:0] place,  // of the sum of the product
     input logic [PART_BITS-1:0] sums_part,  // of `sums`
-    input logic [INPUT_BITS*LANES-1:0] columns,
-    input logic [WEIGHT_BITS-1:0] weight,
+    input logic [TERMS*INPUT_BITS*LANES-1:0] columns,
+    input logic [TERMS*WEIGHT_BITS-1:0] weight,
     input logic [SUM_BITS-1:0] bias,
     output logic [SUM_BITS*LANES-1:0] sums  // of the last filter that ended
 );
@@ -31,9 +33,24 @@ module multiplier #(
   logic [FACTOR-1:0] factor;
 
   generate
-    if (BIPOLAR) assign factor = {weight, 1'b1};
+    if (TERMS > 1) assign factor = '0;
+    else if (BIPOLAR) assign factor = {weight, 1'b1};
     else assign factor = weight;
-    if (TABLES) begin : tables
+    if (TERMS > 1) begin : terms
+      dot_product #(
+          .TERMS(TERMS),
+          .INPUT_BITS(INPUT_BITS),
+          .WEIGHT_BITS(WEIGHT_BITS),
+          .BIPOLAR(BIPOLAR),
+          .SUM_BITS(SUM_BITS)
+      ) multiply (
+          .clk(clk),
+          .columns(columns),
+          .weights(weight),
+          .sum(products)
+      );
+      assign next = products + (first ? bias : running);
+    end else if (TABLES) begin : tables
       logic [INPUT_BITS+WEIGHT_BITS-1:0] product;
       logic carry, unused;
       table_multiplier #(

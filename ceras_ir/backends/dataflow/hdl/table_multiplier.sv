@@ -7,7 +7,8 @@
 module table_multiplier #(
     parameter INPUT_BITS = 8,
     parameter WEIGHT_BITS = 8,
-    parameter BIPOLAR = 0  // a weight of 1 bit is 1, or -1 if the bit is set
+    parameter BIPOLAR = 0,  // a weight of 1 bit is 1, or -1 if the bit is set
+    parameter BY_WEIGHT = 0  // digits are those of the weight
 ) (
     input logic clk,
     input logic [INPUT_BITS-1:0] column,
@@ -15,7 +16,7 @@ module table_multiplier #(
     output logic [INPUT_BITS+WEIGHT_BITS-1:0] product,  // of the operands in the previous cycle
     output logic carry
 );
-  localparam SWAPPED = INPUT_BITS < WEIGHT_BITS;
+  localparam SWAPPED = INPUT_BITS < WEIGHT_BITS && !BY_WEIGHT;
   localparam SHORT = SWAPPED ? INPUT_BITS : WEIGHT_BITS;
   localparam LONG = SWAPPED ? WEIGHT_BITS : INPUT_BITS;
   localparam DIGITS = (SHORT + 1) / 2;

@@ -4,7 +4,8 @@
 // stride) padded rows are a slot. SLOTS slots are stored, and a frame begins with a new slot. A
 // word of the input is stored as PHASES words: for each part of the columns, a word for each
 // residue modulo STRIDE of the padded columns that windows read. Adjacent windows therefore read
-// adjacent columns.
+// adjacent columns. A memory has TERMS parts, which are read together: channel c is in part
+// c % TERMS, and TERMS channels have one address.
 //
 // ROW_MAP specifies for each padded row: the bank, and the address in the bank if the first slot of
 // the frame is at 0.
@@ -28,6 +29,7 @@ module window_buffer #(
     parameter PHASES = 1,
     parameter [16*PHASES-1:0] STARTS = 0,  // the input column of stored column 0 of each phase
     parameter STORED = 1,
+    parameter TERMS = 1,  // a power of two
     parameter PAD = 0,
     parameter READERS = 1,
     parameter ADDRESS_BITS = 1,
@@ -41,15 +43,16 @@ module window_buffer #(
     input logic [15:0] in_row,
     input logic [15:0] in_channel,
     output logic [15:0] rows_written,  // of all frames, padded, modulo 2^16
-    output logic [15:0] channels_written,  // of the next row
+    output logic [15:0] channels_written,  // of the next row, divided by TERMS
     input logic [15:0] slots_freed,
     input logic [READERS*BANKS*ADDRESS_BITS-1:0] read_address,
-    output logic [READERS*BANKS*BITS*STORED-1:0] read_data  // two cycles after the address
+    output logic [READERS*BANKS*TERMS*BITS*STORED-1:0] read_data  // two cycles after the address
 );
   localparam DEPTH = SLOTS * SLOT_WORDS;
   localparam FRAME_WORDS = (FRAME_SLOTS % SLOTS) * SLOT_WORDS;
   localparam ROW_BITS = PADDED_ROWS > 1 ? $clog2(PADDED_ROWS) : 1;
   localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+  localparam TERM_BITS = $clog2(TERMS);
   localparam PHASE_BITS = PHASES > 1 ? $clog2(PHASES) : 1;
   localparam STEP_BITS = SLOT_ROWS > 1 ? $clog2(SLOT_ROWS) : 1;
   // A row that no window reads can wait although its slot has been freed.
@@ -108,7 +111,7 @@ module window_buffer #(
     if (write) phase <= ends ? 0 : phase + 1;
     if (write && ends) begin
       if (padding) pad_channel <= row_ends ? 0 : pad_channel + 1;
-      if (row == complete) channels_written <= 16'(channel) + 1;
+      if (row == complete) channels_written <= 16'((32'(channel) + 1) >> TERM_BITS);
     end
     if (starts) begin
       started <= started + 1;
@@ -165,7 +168,8 @@ module window_buffer #(
   logic [ADDRESS_BITS:0] frame1, frame2, below1, below2, below;
   logic [ADDRESS_BITS-1:0] within2, address;
   logic [WORD-1:0] word1, word2, word;
-  logic [BANKS-1:0] enable;
+  logic [TERMS-1:0] term2;  // one bit for each part
+  logic [BANKS*TERMS-1:0] enable;
 
   generate
     if (ROW_MAP != "") initial $readmemh(ROW_MAP, map);
@@ -184,26 +188,28 @@ module window_buffer #(
     word1 <= current;
     write2 <= write1 && !rst;
     bank2 <= bank1;
-    within2 <= ADDRESS_BITS'(start1 + 16'(channel1) * PHASES + 16'(phase1));
+    within2 <= ADDRESS_BITS'(start1 + (16'(channel1) >> TERM_BITS) * PHASES + 16'(phase1));
+    for (int t = 0; t < TERMS; t++) term2[t] <= (32'(channel1) & (TERMS - 1)) == t;
     frame2 <= frame1;
     below2 <= below1;
     word2 <= word1;
-    for (int b = 0; b < BANKS; b++) enable[b] <= write2 && !rst && bank2 == 8'(b);
+    for (int b = 0; b < BANKS; b++)
+    enable[b*TERMS+:TERMS] <= term2 & {TERMS{write2 && !rst && bank2 == 8'(b)}};
     address <= ADDRESS_BITS'(below[ADDRESS_BITS] ? frame2 + (ADDRESS_BITS + 1)'(within2) : below);
     word <= word2;
   end
 
   generate
     for (genvar r = 0; r < READERS; r++) begin : reader
-      for (genvar b = 0; b < BANKS; b++) begin : banks
+      for (genvar b = 0; b < BANKS * TERMS; b++) begin : banks
         logic [WORD-1:0] memory[0:DEPTH-1];
         logic [WORD-1:0] data, data_register;
         always_ff @(posedge clk) begin
           if (enable[b]) memory[address] <= word;
-          data <= memory[read_address[(r*BANKS+b)*ADDRESS_BITS+:ADDRESS_BITS]];
+          data <= memory[read_address[(r*BANKS+b/TERMS)*ADDRESS_BITS+:ADDRESS_BITS]];
           data_register <= data;
         end
-        assign read_data[(r*BANKS+b)*WORD+:WORD] = data_register;
+        assign read_data[(r*BANKS*TERMS+b)*WORD+:WORD] = data_register;
       end
     end
   endgenerate

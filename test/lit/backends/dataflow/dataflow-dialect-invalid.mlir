@@ -27,3 +27,17 @@ func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, fil
 func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, filters = 1, slots = 4, csr>} {
   func.return
 }
+
+// -----
+
+// expected-error@+1 {{terms must be a power of two, and 1 without lut, got 6}}
+func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, filters = 1, slots = 4, terms = 6, lut, dense>} {
+  func.return
+}
+
+// -----
+
+// expected-error@+1 {{terms must be a power of two, and 1 without lut, got 2}}
+func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, filters = 1, slots = 4, terms = 2, dense>} {
+  func.return
+}
