@@ -389,6 +389,14 @@ class TieOptions:
 
 
 @options
+class NarrowOptions:
+    """The option of the passes for accelerators with 8-bit activations."""
+
+    narrow: bool = False
+    """The accelerator stores only 8 bits."""
+
+
+@options
 class ArithmeticOptions(BoardOptions, TargetNameOptions):
     """The target with the arithmetic of `quantize`, also for other targets."""
 

@@ -56,6 +56,7 @@ from ceras_ir.transforms.quantization_options import (
     DEFAULT_BUDGET,
     UNLIMITED_BUDGET,
     BudgetOptions,
+    NarrowOptions,
     ResidualSpreadOptions,
 )
 
@@ -78,7 +79,7 @@ MAX_NAMED_VALUES = 8
 
 
 @dataclass(frozen=True)
-class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
+class ChoosePrecisionPass(NarrowOptions, ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     """
     Store values in 16 bits if rounding them to int8 adds most noise to the outputs.
 
@@ -133,8 +134,6 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
 
     name = "choose-precision"
 
-    narrow: bool = False
-    """The accelerator stores only 8 bits."""
     narrow_border: bool = False
     """Keep inputs and outputs in 8 bits."""
 

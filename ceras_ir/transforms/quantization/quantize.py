@@ -173,7 +173,9 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 even=self._arithmetic.even_shifts,
             ),
             # The operations that are computed in integers, and their forms.
-            with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
+            with_options_of(
+                SetFunctionsPass, self, rows=self._rows, narrow=narrow, **self._offering()
+            ),
             KeepInFloatPass(self.int16, rules=kept),
             *self._weight_bits(),
             KeepWeightsPass(self._arithmetic.channel_shifts, self._has_factors),

@@ -62,11 +62,12 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
 )
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
-from ceras_ir.transforms.quantization.channel_slopes import MergeSlopesRule
+from ceras_ir.transforms.quantization.channel_slopes import MergeSlopesRule, PairSlopesRule
 from ceras_ir.transforms.quantization_options import (
     ArithmeticOptions,
     CalibrationOptions,
     LayerOptions,
+    NarrowOptions,
     RowsOptions,
     SiluOptions,
 )
@@ -391,7 +392,9 @@ def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass):
+class SetFunctionsPass(
+    NarrowOptions, ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass
+):
     """
     Choose the forms of normalizations, softmax, SiLU and other non-clipping activations.
 
@@ -414,5 +417,6 @@ class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsO
             with_options_of(RowRule, self),
             SplitActivationRule(),
             MergeSlopesRule(),
+            with_options_of(PairSlopesRule, self),
             with_options_of(SiluRule, self),
         )

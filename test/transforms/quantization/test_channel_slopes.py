@@ -23,30 +23,35 @@ from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio,
 from ceras_ir.transforms.quantization.analysis.rescaling import exponents_of
 from ceras_ir.transforms.quantization.channel_slopes import SeparateSlopesPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.set_precision import SetFunctionsPass
 from ceras_ir.transforms.quantization_options import Silu
 
 SLOPES = 0.25, 1.5, -0.5, 0.25, 0.75, 0.125, 2.0, 0.0
 NETWORK = """
 !map = tensor<1x4x4x8xf32>
-func.func @main(%x: tensor<1x4x4x3xf32>) -> !map {{
+!result = tensor<1x4x{extent}x{outputs}xf32>
+func.func @main(%x: tensor<1x4x4x3xf32>) -> !result {{
   %w = graph.constant dense<{first}> : tensor<8x1x1x3xf32> : tensor<8x1x1x3xf32>
-  %v = graph.constant dense<{last}> : tensor<8x1x1x8xf32> : tensor<8x1x1x8xf32>
+  %v = graph.constant dense<{last}>
+      : tensor<{outputs}x1x{taps}x8xf32> : tensor<{outputs}x1x{taps}x8xf32>
   %s = graph.constant dense<{slopes}> : tensor<8xf32> : tensor<8xf32>
   %0 = graph.conv2d %x, %w : (tensor<1x4x4x3xf32>, tensor<8x1x1x3xf32>) -> !map
   %1 = graph.unary <clip, -inf, 0.0> %0 : !map
   %2 = graph.binary mul %1, %s : (!map, tensor<8xf32>) -> !map
   %3 = graph.unary <relu> %0 : !map
   %4 = graph.binary add %3, %2 : (!map, !map) -> !map
-  %5 = graph.conv2d %4, %v : (!map, tensor<8x1x1x8xf32>) -> !map
-  func.return %5 : !map
+  %5 = graph.conv2d %4, %v : (!map, tensor<{outputs}x1x{taps}x8xf32>) -> !result
+  func.return %5 : !result
 }}
 """
 
 
-def network() -> ModuleOp:
+def network(outputs: int = 8, taps: int = 1) -> ModuleOp:
     random = np.random.default_rng(3)
-    first, last = (random.normal(0, 1, (8, 1, 1, n)).round(5).tolist() for n in (3, 8))
-    text = NETWORK.format(first=first, last=last, slopes=list(SLOPES))
+    first = random.normal(0, 1, (8, 1, 1, 3)).round(3).tolist()
+    last = random.normal(0, 1, (outputs, 1, taps, 8)).round(3).tolist()
+    sizes = {"outputs": outputs, "taps": taps, "extent": 5 - taps}
+    text = NETWORK.format(first=first, last=last, slopes=list(SLOPES), **sizes)
     return parse_text(load_context(), text, "slopes.mlir")
 
 
@@ -83,7 +88,7 @@ def test_slopes_become_rows_of_a_table(tmp_path: Path, silu: Silu, bound: float)
 
 def test_slopes_in_float_are_separate_only_for_targets_that_ask(tmp_path: Path) -> None:
     module, data = network(), samples(tmp_path)
-    named = "graph.unary at line 11"
+    named = "graph.unary at line 13"
     QuantizePass(data, budget=0, float=(named,)).apply(load_context(), module)
     whole, inputs = module.clone(), [{"input0": array[None]} for array in np.load(data)["input0"]]
     assert functions_of(module) == ["leaky_relu"]
@@ -92,6 +97,20 @@ def test_slopes_in_float_are_separate_only_for_targets_that_ask(tmp_path: Path) 
     found = [outputs_of(each, inputs) for each in (whole, module)]
     for mine, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(list(mine.values()), list(theirs.values()))
+
+
+@pytest.mark.parametrize("outputs", [8, 320])
+def test_pairs_compute_the_function_unless_products_take_longer(outputs: int) -> None:
+    module = network(outputs, taps=3)
+    SetFunctionsPass(rules=("merge-slopes",)).apply(load_context(), module)
+    paired = module.clone()
+    SetFunctionsPass(rules=("pair-slopes",), narrow=True).apply(load_context(), paired)
+    # 128 lookups take as long as 36,096 products. 320 outputs of 8 pixels need 40,960 more.
+    assert functions_of(paired) == (["leaky_relu"] if outputs > 8 else [])
+    x = np.random.default_rng(5).normal(0, 1, (1, 4, 4, 3)).astype(np.float32)
+    (mine,), (theirs,) = (outputs_of(each, [{"input0": x}]) for each in (module, paired))
+    for name, value in mine.items():
+        np.testing.assert_allclose(theirs[name], value, rtol=1e-5, atol=1e-5)
 
 
 def functions_of(module: ModuleOp) -> list[str]:

@@ -157,7 +157,7 @@ class TimeModel:
             if isinstance(op, graph.LinearOperation):
                 total += self._layer(op) + HOST.element * size
             elif isinstance(op, graph.UnaryOp) and is_table(op):
-                total += self._lookup(op, width(op.input), width(op.result)) * size
+                total += self.lookup(op, width(op.input), width(op.result)) * size
             elif isinstance(op, graph.SoftmaxOp):
                 total += self._rates.softmax[_is_wide(op)] * size
             elif has_quantized_form(op):
@@ -174,8 +174,8 @@ class TimeModel:
         more = self._rates.element * size / 2
         for op in {use.operation: None for use in value.uses}:
             if isinstance(op, graph.UnaryOp) and is_table(op):
-                more += self._lookup(op, WIDE, width(op.result)) * size
-                more -= self._lookup(op, NARROW, width(op.result)) * size
+                more += self.lookup(op, WIDE, width(op.result)) * size
+                more -= self.lookup(op, NARROW, width(op.result)) * size
         uses = uses_after_moves(value, joined=False)
         for op in {use.operation: None for use in uses} | {value.owner: None}:
             if isinstance(op, graph.SoftmaxOp) and not is_kept_in_float(op):
@@ -186,8 +186,8 @@ class TimeModel:
         more += self._moved_operations(value)
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table):
-            more += self._lookup(table, width(table.input), WIDE) * size
-            more -= self._lookup(table, width(table.input), NARROW) * size
+            more += self.lookup(table, width(table.input), WIDE) * size
+            more -= self.lookup(table, width(table.input), NARROW) * size
         is_split = False
         for op in _consuming_layers(value):
             is_plain = width(op.results[0]) != WIDE and op.residual is None
@@ -199,7 +199,7 @@ class TimeModel:
         if is_split:
             more += 2 * self._rates.element * size
         if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
-            if op.has_single_channel_groups or self.splits(op):
+            if _is_unshared(op, narrow=True) or self.splits(op):
                 # A residual becomes a separate addition.
                 results = 1 if op.residual is None else 2
                 more += self._layer(op) + results * self._rates.element * size
@@ -207,7 +207,7 @@ class TimeModel:
                 more += self._rates.moved * op.macs
         return more
 
-    def _lookup(self, op: graph.UnaryOp, operand: int, result: int) -> float:
+    def lookup(self, op: graph.UnaryOp, operand: int, result: int) -> float:
         """Return the time per element of a function that becomes a lookup table."""
         if operand == WIDE and self.fine_form(op) is Form.FLOAT:
             return self._rates.slopes
@@ -226,7 +226,7 @@ class TimeModel:
         Return the additional time of a layer with a 16-bit operand. A host needs more time for each
         product; an accelerator leaves the layer to the host.
         """
-        if op.has_single_channel_groups:
+        if _is_unshared(op, narrow=self.narrow):
             return self._rates.wider_unshared * self._layer(op)
         return self._rates.wider * self._rates.moved * op.macs
 
@@ -276,7 +276,7 @@ class TimeModel:
         return spread is not None and spread <= self.residual_spread
 
     def _layer(self, op: graph.LinearOperation) -> float:
-        return op.macs * self._rates.unshared if op.has_single_channel_groups else op.macs
+        return op.macs * (self._rates.unshared if _is_unshared(op, narrow=self.narrow) else 1)
 
 
 def time_of(main: FuncOp, *, narrow: bool = False) -> float:
@@ -308,12 +308,10 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
-            total += (
-                rates.moved
-                * op.macs
-                * (FLOAT_UNSHARED_PRODUCT if op.has_single_channel_groups else FLOAT_PRODUCT_TIME)
-            )
-        elif op.has_single_channel_groups:
+            is_unshared = op.has_single_channel_groups
+            product = FLOAT_UNSHARED_PRODUCT if is_unshared else FLOAT_PRODUCT_TIME
+            total += rates.moved * op.macs * product
+        elif _is_unshared(op, narrow=narrow):
             is_wide = element.storage.width.data == WIDE
             total += op.macs * rates.unshared * (1 + rates.wider_unshared * is_wide)
         elif element.storage.width.data == WIDE:
@@ -333,6 +331,15 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
 
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
     return product * op.macs + GATE * prod(graph.shape_of(op.input))
+
+
+def _is_unshared(op: graph.LinearOperation, *, narrow: bool) -> bool:
+    """
+    Return whether the products of a layer share no operands, as in depthwise layers. An accelerator
+    (`narrow`) computes a layer with a single input channel like other dense layers.
+    """
+    is_dense = isinstance(op, graph.Conv2dOp) and op.group_count == 1
+    return op.has_single_channel_groups and not (narrow and is_dense)
 
 
 def _is_wide(op: graph.SoftmaxOp) -> bool:
