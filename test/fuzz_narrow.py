@@ -2,12 +2,13 @@
 Compare random networks with weights of 1 to 8 bits at all levels and on all targets.
 
     python test/fuzz_narrow.py [--count 1000] [--first 0] [--targets c,nnet,vta]
-        [--dataflow-every 0] [--boards-every 16] [--keep DIR]
+        [--dataflow-every 0] [--boards-every 16] [--keep DIR] [--ties]
 
 1. The import equals formulas in float64 (`narrow_networks.py`), as do ONNX Runtime and the package
    `qonnx`, where they are installed and have the operators.
 2. The quantized graph of target c equals the formulas if all sums are integers that are requantized
-   directly. Otherwise, `ceras-verify` compares it with the network as written.
+   directly, or if a QONNX network has scales that are powers of two, which all networks have with
+   `--ties`. Otherwise, `ceras-verify` compares it with the network as written.
 3. `ceras-verify` finds equal bits at each level and on each target, emulated boards included.
 4. C equals the interpreter with inaccessible bytes between all values, for a random processor.
 5. A network in float has the requested bits; the difference from the formulas on the stored weights
@@ -105,9 +106,9 @@ class Case:
         return [*self.inputs, *self.network.samples(self.seed + 1, CALIBRATION)]
 
 
-def make(seed: int, folder: Path) -> Case | None:
+def make(seed: int, folder: Path, *, ties: bool = False) -> Case | None:
     """Return the network of a seed; None if float32 leaves the results of all inputs open."""
-    network = narrow_network(seed)
+    network = narrow_network(seed, ties=ties)
     inputs = network.samples(seed, SAMPLES)
     return Case(seed, network, inputs, folder) if len(inputs) == SAMPLES else None
 
@@ -216,8 +217,9 @@ def judge(case: Case, targets: str, counts: Counter[str]) -> Iterator[str]:
         counts[f"float, below {10 * np.ceil(min(ratio, 60) / 10):.0f} dB"] += 1
         if ratio < MIN_SIGNAL_DB:
             yield f"{ratio:.1f} dB from the formulas on the stored weights"
-    elif network.is_plain:
-        counts["plain"] += 1
+    elif network.is_plain or (network.is_exact and network.form == "qonnx"):
+        counts["exact"] += 1
+        counts["ties"] += sum(map(network.count_ties, case.inputs))
         for x in case.inputs:
             want = network.run(x, halves_up=True)
             got = run(module, {"x": x})[network.output]
@@ -252,6 +254,7 @@ def main() -> int:
     parser.add_argument("--targets", default="c,nnet,vta")
     parser.add_argument("--dataflow-every", type=int, default=0)
     parser.add_argument("--boards-every", type=int, default=16)
+    parser.add_argument("--ties", action="store_true", help="few bits, and powers of two")
     parser.add_argument("--keep", type=Path, help="write the network of the last seed here")
     arguments = parser.parse_args()
     counts, wrong, start = Counter[str](), list[int](), monotonic()
@@ -259,7 +262,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ceras-narrow-") as name, quick_compiler():
             folder = (arguments.keep or Path(name)).absolute()
             folder.mkdir(parents=True, exist_ok=True)
-            case = make(seed, folder)
+            case = make(seed, folder, ties=arguments.ties)
             if case is None:
                 counts["uncertain"] += 1
                 continue

@@ -1,5 +1,6 @@
 """
 Draw seeded networks with weights of 1 to 8 bits, and compute their results: `narrow_network(seed)`.
+With `ties`, scales are powers of two, and most values have 2 to 4 bits: sums are ties often.
 
 A network is a chain of convolutions of all kinds, poolings and sums, or of matrix products. It is
 written with `Quant` and `BipolarQuant` of QONNX, with DequantizeLinear (INT2, INT4, or Clip, as
@@ -144,6 +145,19 @@ class NarrowNetwork:
                 values[step.name] = grid.real(grid.integers(values[step.operand]))
         return values[self.output]
 
+    def count_ties(self, x: Array) -> int:
+        """Return the number of computed values that are ties between integers of their type."""
+        values: Values = {**self.constants, "x": x.astype(np.float64)}
+        count = 0
+        for step in self.steps:
+            values[step.name] = step.formula(values)
+            if step.grid is None or step.operand == "x" or step.grid.bipolar:
+                continue
+            steps = values[step.operand] / step.grid.scale.astype(np.float64) + step.grid.point
+            inside = (steps > step.grid.low) & (steps < step.grid.high)
+            count += int(np.count_nonzero(inside & (steps - np.floor(steps) == 0.5)))
+        return count
+
     def stacked(self, samples: Sequence[Array]) -> Array:
         """Return samples as an array for the commands."""
         return np.concatenate(samples) if self.shape[0] == 1 else np.stack(samples)
@@ -207,6 +221,8 @@ class _Drawn:
     powers: bool
     """Whether all scales are powers of two."""
     sample: Real
+    ties: bool = False
+    """Whether values and weights have few bits, and all are rounded half to even."""
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     tensors: dict[str, npt.ArrayLike] = field(default_factory=dict[str, npt.ArrayLike])
     constants: Values = field(default_factory=dict[str, Real])
@@ -295,7 +311,7 @@ class _Drawn:
     def grid(self, real: Real) -> Grid:
         """Draw integers of an activation with values like `real`."""
         signed = bool(real.min() < 0) or self.chance(0.2)
-        bits = self.pick(8, 8, 8, 8, *range(2, 8))
+        bits = self.pick(2, 3, 4, 4, 8) if self.ties else self.pick(8, 8, 8, 8, *range(2, 8))
         if self.form == "qonnx" and self.chance(0.05):
             scale = self.scale_of(float(np.abs(real).mean()) + 1e-3)
             return Grid(1, True, False, np.asarray(scale, np.float32), np.asarray(0), bipolar=True)
@@ -305,11 +321,12 @@ class _Drawn:
             if self.form == "qonnx":
                 # The import rounds before it adds the zero point, so an odd one decides ties.
                 point -= point % 2
+                point = max(point, made.low + made.low % 2)
             made = replace(made, point=np.asarray(max(point, made.low)))
         room = max(made.high - int(made.point), 1)
         scale = self.scale_of((float(np.abs(real).max()) + 1e-3) / room * self.rng.uniform(0.5, 1))
         rounding = "ROUND"
-        if self.form == "qonnx" and self.chance(0.15):
+        if self.form == "qonnx" and not self.ties and self.chance(0.15):
             modes = ["FLOOR", "CEIL", *(["HALF_UP"] if not made.point else [])]
             rounding = modes[int(self.rng.integers(len(modes)))]
             self.is_plain = False
@@ -324,7 +341,7 @@ class _Drawn:
             self.tensors[name] = real
             self.constants[name] = real.astype(np.float64)
             return name
-        bits = int(rng.integers(1, 9))
+        bits = int(rng.integers(1, 5 if self.ties else 9))
         bipolar = self.form == "qonnx" and bits == 1 and self.chance(0.7)
         signed = bits > 1 and self.chance(0.7)
         channels = [-1 if i == axis else 1 for i in range(len(shape))]
@@ -397,7 +414,7 @@ class _Drawn:
     def bias(self, count: int, x: str, w: str) -> str:
         """Append a bias: integers in the unit of the products, or floats."""
         name = f"b{len(self.nodes)}"
-        if self.form == "float" or self.chance(0.1):
+        if self.form == "float" or (not self.ties and self.chance(0.1)):
             real = self.rng.normal(0, 0.3, count).astype(np.float32)
             self.tensors[name], self.constants[name] = real, real.astype(np.float64)
             self.is_plain = self.is_exact = False
@@ -554,16 +571,17 @@ def _row_network(net: _Drawn, x: str) -> str:
     return x
 
 
-def narrow_network(seed: int) -> NarrowNetwork:
-    """Return the network of a seed. The form alternates (`FORMS`)."""
+def narrow_network(seed: int, *, ties: bool = False) -> NarrowNetwork:
+    """Return the network of a seed. The form alternates (`FORMS`); with `ties`, it is QONNX."""
     rng = np.random.default_rng(seed)
-    form = FORMS[seed % len(FORMS)]
+    form = "qonnx" if ties else FORMS[seed % len(FORMS)]
     is_map = rng.random() < 0.7
     shape = (1, *(int(v) for v in rng.integers((1, 3, 3), (9, 9, 9))))
     if not is_map:
         shape = (int(rng.integers(1, 6)), int(rng.integers(1, 150)))
     sample = rng.normal(size=shape)
-    net = _Drawn(form, rng, bool(rng.random() < 0.5), sample, is_exact=form != "float")
+    powers = ties or bool(rng.random() < 0.5)
+    net = _Drawn(form, rng, powers, sample, ties, is_exact=form != "float")
     net.is_exact = net.is_exact and net.powers
     x = "x"
     net.values[x] = sample

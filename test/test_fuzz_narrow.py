@@ -43,6 +43,17 @@ def test_levels_and_targets(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
     assert counts["c"] == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", (1, 2))
+def test_ties(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    case, counts = make(seed, tmp_path, ties=True), Counter[str]()
+    assert case is not None
+    case.save()
+    assert list(judge(case, "c,nnet", counts)) == []
+    assert counts["ties"] > 0
+
+
 @pytest.mark.parametrize("bits", (2, 3, 4))
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_layers(kind: str, gates: int, bits: int):
