@@ -44,6 +44,8 @@ VECTOR_BUILDS = (
 def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
     """Return random values that include both extremes."""
     low, high = element.low, element.high
+    if element.is_bipolar:
+        return rng.choice([-1, 1], shape).astype(np.int8)
     values = rng.integers(low, high + 1, shape)
     values.reshape(-1)[: 2 * (values.size // 3)].sort()
     rng.shuffle(values.reshape(-1))

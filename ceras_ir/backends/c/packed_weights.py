@@ -1,5 +1,5 @@
 """
-Store weights of 2 to 7 bits in flash, and print the C function that expands them to bytes.
+Store weights of 1 to 7 bits in flash, and print the C function that expands them to bytes.
 
 A kernel keeps the order of weights. The weights are divided into panels, and a panel is expanded to
 the workspace before it is multiplied. The kernel therefore computes the same integers as with
@@ -11,6 +11,7 @@ the signs restores the weights. No addition carries into the next byte.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,9 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer, from_row
 from ceras_ir.backends.c.packed_words import BYTES, VECTOR_WORDS, WORD_BYTES, Format
 from ceras_ir.backends.c.sums import Sums
-from ceras_ir.dialects.graph import element_of
+from ceras_ir.dialects.graph import LinearOperation, element_of, shape_of
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
+from ceras_ir.network.storage import weight_type
 
 MIN_BITS = 2
 
@@ -103,10 +105,16 @@ class WeightPanels:
         """
         Add `count` panels of `size` weights with `bits` bits to the constants. `data` returns all
         bytes. With `condition`, they exist only if this preprocessor condition holds.
+
+        Processors without vectors read the weights -1 and 1 as signs of a bit, if no zeros fill the
+        panels.
         """
         if bits >= BYTE_BITS:
             name = layer.constant("weights", "int8_t", count * size, 1, data, condition)
             return cls(name, count, size, None)
+        if bits == MIN_BITS and _has_signs(layer) and not layer.options.vectors:
+            assert isinstance(layer.op, LinearOperation)
+            bits = 1 if count * size == prod(shape_of(layer.op.weights)) else bits
         form = Format(bits, _lanes(layer))
 
         def packed() -> NDArray[np.uint32]:
@@ -183,6 +191,12 @@ class WeightPanels:
         return f"{function}({to}, {self.at(panel)}, {self.padded // self.format.unit});"
 
 
+def _has_signs(layer: Layer) -> bool:
+    """Return whether all weights are -1 and 1 by their type."""
+    element = weight_type(layer.op)
+    return element is not None and element.is_bipolar
+
+
 def _loads(form: Format) -> str:
     at = [
         f"from[{i * form.lanes}{' + i' if form.lanes > 1 else ''}]"
@@ -192,11 +206,10 @@ def _loads(form: Format) -> str:
 
 
 def _bytes_function(layer: Layer, form: Format, sign: int) -> str:
-    half = 1 << (form.bits - 1)
     lane = " + i" if form.lanes > 1 else ""
     steps = [
         f"    to[{w * form.lanes}{lane}] = "
-        f"({form.fields(w, BYTES)} + 0x{BYTES * (128 - half):08x}u) ^ 0x{sign:08x}u;"
+        f"({form.fields(w, BYTES)} + 0x{BYTES * (128 - form.half):08x}u) ^ 0x{sign:08x}u;"
         for w in range(form.words)
     ]
     return layer.kernels.use(
@@ -213,10 +226,9 @@ def _bytes_function(layer: Layer, form: Format, sign: int) -> str:
 
 def _pairs_function(layer: Layer, form: Format) -> str:
     """Return the name of the C function that expands weights to pairs of 16 bits."""
-    half = 1 << (form.bits - 1)
     steps = [
         f"    to[{2 * w + odd}] = dsp_sub({form.fields(w, 0x00010001, 8 * odd)}, "
-        f"0x{half * 0x00010001:08x}u);"
+        f"0x{form.half * 0x00010001:08x}u);"
         for w in range(form.words)
         for odd in (0, 1)
     ]

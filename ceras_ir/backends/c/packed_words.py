@@ -1,9 +1,9 @@
 """
-Pack weights of 2 to 7 bits in words, in an order that shifts and masks expand.
+Pack weights of 1 to 7 bits in words, in an order that shifts and masks expand.
 
 A field is a weight plus half the range, so it is unsigned. It consists of planes of 4, 2 and 1
 bits: 7 bits need all three, 5 bits need 4 and 1. A word of a plane has fields of all four bytes,
-for the next words of the result: a shift and a mask extract them.
+for the next words of the result: a shift and a mask extract them. Weights of 1 bit are -1 and 1.
 """
 
 from dataclasses import dataclass
@@ -36,6 +36,16 @@ class Format:
         return [plane for plane in (4, 2, 1) if self.bits & plane]
 
     @property
+    def half(self) -> int:
+        """The distance of fields from weights: a weight is `field * 2**up - half`."""
+        return 1 << (self.bits - 1)
+
+    @property
+    def up(self) -> int:
+        """The left shift of fields: 1 for the weights -1 and 1, otherwise 0."""
+        return int(self.bits == 1)
+
+    @property
     def words(self) -> int:
         """The number of words that a lane of a unit expands to."""
         return BYTE_BITS // min(self.planes)
@@ -57,9 +67,8 @@ class Format:
     def pack(self, panels: NDArray[np.int8]) -> NDArray[np.uint32]:
         """Pack panels of weights, [panels, weights], as [panels, words]."""
         count, size = panels.shape
-        half = 1 << (self.bits - 1)
-        fields = np.full((count, self.padded(size)), half, np.uint8)
-        fields[:, :size] = panels.astype(np.int16) + half
+        fields = np.full((count, self.padded(size)), self.half >> self.up, np.uint8)
+        fields[:, :size] = panels.astype(np.int16) + self.half >> self.up
         words = fields.view("<u4").reshape(count, -1, self.words, self.lanes)
         stored: list[NDArray[np.uint32]] = []
         low = 0
@@ -74,12 +83,12 @@ class Format:
 
     def fields(self, word: int, mask: int, ahead: int = 0, first: int = 0) -> str:
         """
-        Return the C expression of the fields of result word `word` from the stored words `p0`,
-        `p1`, ... The number of the first of them is `first`. `mask` selects the lowest bit of each
-        field, after a further shift by `ahead`.
+        Return the C expression of the fields of result word `word`, shifted left by `up`, from the
+        stored words `p0`, `p1`, ... The number of the first of them is `first`. `mask` selects the
+        lowest bit of each field, after a further shift by `ahead`.
         """
         terms: list[str] = []
-        low, start = 0, first
+        low, start = self.up, first
         for plane in self.planes:
             each = BYTE_BITS // plane
             at, shift = start + word // each, word % each * plane + ahead

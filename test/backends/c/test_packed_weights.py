@@ -1,4 +1,4 @@
-"""Compare layers with weights of 2 to 7 bits in C with the interpreter, and count their bytes."""
+"""Compare layers with weights of 1 to 7 bits in C with the interpreter, and count their bytes."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def layer(seed: int, width: int) -> ModuleOp:
     n -= n % groups
     low = 0 if is_unsigned else -(1 << width - 1)
     points = pick(low, low + (1 << width), n if per_channel and seed % 2 else 1)
-    if seed % 4 != 3:
+    if seed % 4 != 3 or width == 1:
         points[:] = low + (1 << width - 1)
     scales = [0.25] * (n if len(points) > 1 else 1)
     w_type = UniformType(
@@ -133,12 +133,14 @@ def depthwise(seed: int, width: int) -> ModuleOp:
     return make_network([(x_type, (1, 9, 11, channels))], conv)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", (1, *WIDTHS))
 @pytest.mark.parametrize("lanes", (1, 16))
 def test_words_have_the_weights(width: int, lanes: int):
     form = Format(width, lanes)
     rng = np.random.default_rng(width)
     weights = rng.integers(-(1 << width - 1), 1 << width - 1, (3, 2 * form.unit - 5))
+    if width == 1:
+        weights[weights == 0] = 1
     words = form.pack(weights.astype(np.int8))
     assert words.size * 32 == 3 * 2 * form.unit * width
     units = words.reshape(3, 2, form.packed_words, lanes).astype(np.int64)
@@ -147,7 +149,7 @@ def test_words_have_the_weights(width: int, lanes: int):
         fields = eval(form.fields(word, BYTES).replace("u)", ")"), {}, names)
         for byte in range(4):
             got = (fields >> 8 * byte & 255) - (1 << width - 1)
-            padded = np.zeros((3, 2 * form.unit), np.int64)
+            padded = np.full((3, 2 * form.unit), -1 if width == 1 else 0)
             padded[:, : weights.shape[1]] = weights
             at = padded.reshape(3, 2, form.words, lanes, 4)[:, :, word, :, byte]
             np.testing.assert_array_equal(got, at)
@@ -195,6 +197,28 @@ def test_depthwise_vectors(seed: int, flags: str):
 @pytest.mark.parametrize("seed", first_fast(6, range(24)))
 def test_register_tiles(seed: int, flags: str):
     check(layer(seed, 2 + seed % 6), flags=BUILDS[flags])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("seed", first_fast(4, range(24)))
+def test_signs(seed: int, options: str):
+    check(layer(seed, 1), options=OPTIONS[options])
+
+
+@pytest.mark.parametrize(
+    ("options", "inputs", "bits"),
+    [("portable", 64, 1), ("smlad", 64, 1), ("smlad", 63, 2), ("vectors", 64, 2), ("file", 64, 2)],
+)
+def test_signs_have_a_bit_without_vectors_and_padding(options: str, inputs: int, bits: int):
+    element = UniformType(0.25, storage=IntegerType(1))
+    rows = stored(np.random.default_rng(inputs), element, (16, inputs))
+
+    def matmul(x: SSAValue) -> list[SSAValue]:
+        w = constant(rows, element)
+        return [MatmulOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(3)).result]
+
+    model = build(place(make_network([(UniformType(0.5), (4, inputs))], matmul)), OPTIONS[options])
+    assert model.layers[0].packed_bits == bits
 
 
 @pytest.mark.parametrize("width", WIDTHS)
