@@ -481,25 +481,33 @@ def slopes_per_channel() -> onnx.ModelProto:
     return n.model(x)
 
 
-def narrow_weights() -> onnx.ModelProto:
-    """Return matrix products with weights of 4 bits, between floats."""
+def narrow_weights(block: int = 0) -> onnx.ModelProto:
+    """
+    Return matrix products with weights of 4 bits, between floats. Each `block` of inputs has a
+    scale; with 0, all weights have one.
+    """
     n = Net(37)
     x = n.input(4, 64)
     for _ in range(2):
         name, integers = f"k{len(n.constants)}", n.random.integers(-8, 8, 64 * 64)
         shape = (64, 64)
         n.constants.append(helper.make_tensor(name, TensorProto.INT4, shape, integers.tolist()))
-        weights = n.op("DequantizeLinear", name, n.constant(1 / 64))
+        scales = np.full((64 // block, 64), 1 / 64) if block else 1 / 64
+        blocks = {"axis": 0, "block_size": block} if block else {}
+        weights = n.op("DequantizeLinear", name, n.constant(scales), **blocks)
         x = n.op("Relu", n.op("MatMul", x, weights))
     return n.model(x, opset=21)
 
 
-def few_bits() -> onnx.ModelProto:
-    """Return quantized layers of 2 bits with batch normalization, in QONNX."""
+def few_bits(scale: float = 1.0) -> onnx.ModelProto:
+    """
+    Return quantized layers of 2 bits with batch normalization, in QONNX. `scale` is the scale of
+    the weights of convolutions.
+    """
     b = QuantizedBuilder(2)
     x = b.quantized("input", "pixels", 8, 2.0**-7, narrow=False)
     for i, channels in enumerate((8, 32)):
-        w = b.weights(f"conv{i}", (32, channels, 3, 3), 2, 1.0)
+        w = b.weights(f"conv{i}", (32, channels, 3, 3), 2, scale)
         x = b.node("Conv", f"conv{i}", [x, w], kernel_shape=[3, 3])
         x = b.norm(x, f"conv{i}.norm", 32, 3.0 * channels**0.5)
         x = b.quantized(x, f"conv{i}.act", 2, 1.0)
@@ -678,7 +686,9 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "sub_bands": sub_bands,
     "slopes_per_channel": slopes_per_channel,
     "narrow_weights": narrow_weights,
+    "blocked_weights": lambda: narrow_weights(32),
     "few_bits": few_bits,
+    "few_bits_of_any_scale": lambda: few_bits(0.3),
     "silu_between_qdq": silu_between_qdq,
     "wide_values": wide_values,
     "far_rows": far_rows,

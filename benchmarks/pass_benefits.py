@@ -58,6 +58,8 @@ FURTHER: dict[str, dict[str, Any]] = {
     "vta int16": {"int16": ("relu*",)},
     "onnx": {},
     "c prune": {"prune": "sparsity=0.9"},
+    "c weight_bits=4": {"quantize": "none", "weight_bits": ("4",)},
+    "dataflow": {},
     "vta int16=*": {"int16": ("*",)},
 }
 """Further settings for a few networks, in the same form."""
@@ -67,7 +69,8 @@ SPECIAL = {
     "silu_network": ("c silu=table16",),
     "layer_norm_network": ("c rows=float",),
     "wide_values": ("vta int16=*", "vta int16"),
-    "multi_head": ("c rows=float",),
+    "multi_head": ("c rows=float", "c weight_bits=4"),
+    "few_bits_of_any_scale": ("dataflow",),
     "far_rows": ("onnx",),
 }
 """Networks that are also built with further settings."""
