@@ -22,6 +22,7 @@ from ceras_ir.support.option_uses import record_use, warn_without_effect
 from ceras_ir.support.options import idle_flags, option, options, options_of, with_options_of
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.transforms.quantization_options import (
+    CALIBRATED,
     CHOOSE_PRECISION,
     SAMPLES,
     SCALES,
@@ -119,6 +120,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         return self.quantize == "int8"
 
     @property
+    def has_block_weights(self) -> bool:
+        """Whether products of a float network get weights in blocks (`block-weights`)."""
+        return bool(self.weight_bits and not self.is_quantized and self.target.arithmetic.blocks)
+
+    @property
     def keeps_precision(self) -> bool:
         """
         Whether an option is given that affects only a quantized network: `int16`, `float` or
@@ -190,7 +196,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             )
         if self.quantize != "auto":
             self._check_quantized()
-        if self.quantize == "none" and self.calibration is not None:
+        if self.quantize == "none" and self.calibration is not None and not self.has_block_weights:
             raise UsageError("--calibrate has no effect with --quantize none: remove one of them")
         if self.budget is not None and not self.budget >= 0:
             raise UsageError(f"budget must be >= 0, got {self.budget:g}")
@@ -223,12 +229,16 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
         if not self.is_quantized:
             unmet = {SCALES: COMPUTED_IN_FLOAT}
+            if not self.has_block_weights:
+                unmet[CALIBRATED] = COMPUTED_IN_FLOAT
+            elif self.calibration is None:
+                unmet[SAMPLES] = WITHOUT_SAMPLES
             return unmet if self.silu == "hardswish" else {**unmet, SILU: COMPUTED_IN_FLOAT}
         # If scales become powers of two, the network is quantized again.
         if self.target.arithmetic.multipliers and carries_quantization(module):
             if self.int16 or self.float or self.weight_bits:
                 raise UsageError(f"--int16, --float and --weight-bits: {COMES_QUANTIZED}")
-            return {SCALES: COMES_QUANTIZED, SILU: COMES_QUANTIZED}
+            return dict.fromkeys((SCALES, CALIBRATED, SILU), COMES_QUANTIZED)
         unmet = {} if self.calibration is not None else {SAMPLES: WITHOUT_SAMPLES}
         if self.recipe and CHOOSE_PRECISION not in self.recipe:
             unmet[CHOOSE_PRECISION] = (
@@ -362,10 +372,10 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
-    if options.weight_bits and not options.is_quantized:
+    if options.has_block_weights:
         from ceras_ir.transforms.quantization.block_weights import BlockWeightsPass
 
-        in_blocks = (BlockWeightsPass(options.weight_bits),)
+        in_blocks = (with_options_of(BlockWeightsPass, options),)
         stages.append(Stage("weights in blocks", in_blocks, changes_values=True))
     if options.is_quantized:
         passes = (

@@ -135,6 +135,9 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
 SCALES = "chosen scales"
 """The compiler quantizes the network and chooses the scales."""
 
+CALIBRATED = "calibrated"
+"""The compiler chooses scales, or rounds weights in blocks, on samples."""
+
 SILU = "SiLU"
 """The network is computed in a form of SiLU that the option selects."""
 
@@ -156,7 +159,7 @@ class CalibrationOptions:
         metavar="DATA.npz|DIR",
         action="append",
         read=file_list,
-        needs=(SCALES,),
+        needs=(CALIBRATED,),
         usual=True,
     )
     """
@@ -179,7 +182,7 @@ class SampleOptions(CalibrationOptions):
         keyword="calibration_samples",
         metavar="N",
         minimum=1,
-        needs=(SCALES, SAMPLES),
+        needs=(CALIBRATED, SAMPLES),
     )
     """The number of samples that are used."""
     draw: int | None = option(
@@ -188,7 +191,7 @@ class SampleOptions(CalibrationOptions):
         keyword="calibration_seed",
         metavar="SEED",
         minimum=0,
-        needs=(SCALES, SAMPLES),
+        needs=(CALIBRATED, SAMPLES),
     )
     """Use samples chosen by this seed, instead of samples at equal distances."""
 
@@ -328,7 +331,8 @@ class WeightBitsOptions:
     layers except the smallest, which have 5% of the weights; can be repeated.
 
     In a float network, matrix products have 2, 4 or 8 bits, with a scale for each block of 32
-    inputs, which are quantized at run time (targets c and arduino). A later entry replaces an
+    inputs, which are quantized at run time (targets c and arduino); --calibrate reduces the error.
+    A later entry replaces an
     earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the first, the last and
     depthwise layers, in which rounding adds most noise per byte.
     """

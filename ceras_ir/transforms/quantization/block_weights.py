@@ -5,6 +5,7 @@ Other layers, and activations between layers, remain float. `set-weight-bits` ha
 for networks in integers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +18,26 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import known_array
 from ceras_ir.dialects.graph.blocks import BLOCK_WIDTHS, UI8
 from ceras_ir.dialects.quant import BYTE_BITS, packed
+from ceras_ir.network.function import module_of
 from ceras_ir.support.diagnostics import UsageError, remark
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
+from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+from ceras_ir.transforms.quantization.analysis.input_moments import (
+    InputMoments,
+    has_constant_weights,
+)
+from ceras_ir.transforms.quantization.round_weights import (
+    compensated,
+    input_moments,
+    with_equal_weights,
+)
 from ceras_ir.transforms.quantization.set_weight_bits import chosen_widths
-from ceras_ir.transforms.quantization_options import WeightBitsOptions, bits_and_layer
-from ceras_ir.transforms.rebuilding import erase_unused
+from ceras_ir.transforms.quantization_options import (
+    SampleOptions,
+    WeightBitsOptions,
+    bits_and_layer,
+)
+from ceras_ir.transforms.rebuilding import erase_unused, replace_constant
 
 BLOCK = 32
 """The number of weights that share a scale."""
@@ -36,7 +52,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
+class BlockWeightsPass(WeightBitsOptions, SampleOptions, FloatNetworkPass):
     """
     Store constant weights of float matrix products in 2, 4 or 8 bits, with a scale for each block
     of 32 inputs. A block has the float16 with the smallest squared error; the scales of a layer are
@@ -46,6 +62,9 @@ class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
     Entries of `weight_bits` choose layers as in `set-weight-bits`: with an entry without a name,
     the smallest layers have 8 bits. Products with fewer than 32 inputs, convolutions and recurrent
     layers remain float. A note on stderr gives the number of layers.
+
+    With calibration data, later weights compensate the errors of earlier weights, and constant
+    biases compensate the mean change of the outputs, as in `round-weights`.
 
     Before, with `weight_bits=4`:
 
@@ -69,18 +88,30 @@ class BlockWeightsPass(WeightBitsOptions, FloatNetworkPass):
         widths = chosen_widths(main, layers, self.weight_bits)
         if any(bits_and_layer(entry)[1] is None for entry in self.weight_bits):
             widths = dict.fromkeys(layers, BYTE_BITS) | widths
-        for op, bits in widths.items():
+        for bits in widths.values():
             if bits not in BLOCK_WIDTHS:
                 raise UsageError(
                     f"weights of float networks have 2, 4 or 8 bits, got {bits}: --quantize int8 "
                     "permits 2 to 8 bits"
                 )
-            _replace(op, bits)
+        groups = with_equal_weights(widths, widths.__getitem__)
+        for layers, moments in zip(groups, self._moments(main, groups), strict=True):
+            _replace(layers, widths[layers[0]], moments)
         count = len(widths)
         remark(
             f"{self.name}: note: the weights of {count} {'layer' if count == 1 else 'layers'} have "
             "few bits, and the other layers remain float"
         )
+
+    def _moments(
+        self, main: FuncOp, groups: Sequence[Sequence[graph.LinearOperation]]
+    ) -> Sequence[InputMoments | None]:
+        """Return the sums over the inputs of each group of layers; `None` without data."""
+        if self.calibration is None:
+            return [None] * len(groups)
+        module, title = module_of(main), "measuring inputs"
+        data = calibration_samples(module, self.calibration, self.samples, title, self.draw)
+        return input_moments(module, data, groups)
 
 
 def _has_form(op: graph.MatmulOp) -> bool:
@@ -89,10 +120,52 @@ def _has_form(op: graph.MatmulOp) -> bool:
     return constant and is_float and graph.shape_of(op.weights)[1] >= BLOCK
 
 
-def _replace(op: graph.LinearOperation, bits: int) -> None:
+def _replace(
+    layers: Sequence[graph.LinearOperation], bits: int, moments: InputMoments | None
+) -> None:
+    """Replace layers with equal weights."""
+    weights = known_array(layers[0].weights).astype(np.float32)
+    integers, scales = rounded(weights, bits)
+    change = None
+    if moments is not None:
+        is_biased = all(op.bias is not None and has_constant_weights(op) for op in layers)
+        integers, mean = _compensated(moments, weights, scales, bits, centred=is_biased)
+        change = mean if is_biased else None
+    for op in layers:
+        if change is not None and op.bias is not None:
+            bias = known_array(op.bias).astype(np.float64) - change
+            replace_constant(op, op.bias, bias.astype(np.float32))
+        _replace_layer(op, integers, scales, bits)
+
+
+def _compensated(
+    moments: InputMoments,
+    weights: Floats,
+    scales: NDArray[np.floating],
+    bits: int,
+    *,
+    centred: bool,
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """
+    Return the integers [N, blocks * 32] of weights [N, K], rounded with compensation, and the mean
+    changes of outputs [N].
+    """
+    low, columns = 1 << bits - 1, weights.shape[1]
+    steps = np.repeat(scales.astype(np.float64), BLOCK, axis=1)[:, :columns]
+    # A scale of 0 has no nonzero weights.
+    kept, steps = np.where(steps == 0, 0.0, weights), np.where(steps == 0, 1.0, steps)
+    bounds = -low, low - 1
+    real, change = compensated(moments, kept[None], steps[None], bounds, centred=centred)
+    integers = np.full((len(weights), scales.shape[1] * BLOCK), low, np.uint8)
+    integers[:, :columns] = np.rint(real[0] / steps) + low
+    return integers, change
+
+
+def _replace_layer(
+    op: graph.LinearOperation, integers: NDArray[np.uint8], scales: NDArray[np.floating], bits: int
+) -> None:
     constant = op.weights.owner
     assert isinstance(constant, graph.ConstantOp)
-    integers, scales = rounded(known_array(op.weights).astype(np.float32), bits)
     stored = [
         graph.ConstantOp.from_array(packed(integers, bits), UI8),
         graph.ConstantOp.from_array(scales, f16 if scales.dtype == np.float16 else f32),

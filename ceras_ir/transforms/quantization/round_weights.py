@@ -6,10 +6,11 @@ integer ignores correlations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ from ceras_ir.transforms.quantization.analysis.sensitivity import (
 from ceras_ir.transforms.rebuilding import replace_constant
 
 Doubles = NDArray[np.float64]
+Layer = TypeVar("Layer", bound=graph.LinearOperation)
 
 DAMPING = 0.001
 """The share of the mean diagonal that is added to the diagonal against singular matrices."""
@@ -67,16 +69,23 @@ def round_to_nearest(weights: Doubles, step: Doubles | float, bits: int = BYTE_B
     Round weights to the nearest multiple of the scale `step`, half to even, and clamp them to the
     range of integers of `bits` bits, as `quantize-graph` does.
     """
-    return np.clip(np.rint(weights / step), *weight_bounds(bits)) * step
+    return _nearest(weights, step, weight_bounds(bits))
+
+
+def _nearest(weights: Doubles, step: Doubles | float, bounds: tuple[int, int]) -> Doubles:
+    return np.clip(np.rint(weights / step), *bounds) * step
 
 
 def round_with_compensation(
-    weights: Doubles, pairs: Doubles, steps: Doubles, bits: int = BYTE_BITS
+    weights: Doubles,
+    pairs: Doubles,
+    steps: Doubles,
+    bounds: tuple[int, int] = weight_bounds(BYTE_BITS),
 ) -> Doubles:
     """
-    Round `weights` [groups, outputs, K] to integers of `bits` bits times the scales `steps`
-    [groups, outputs, 1], column by column, starting with the columns of the largest inputs. After
-    each column, the remaining columns are changed so that they compensate the error.
+    Round `weights` [groups, outputs, K] to integers within `bounds` times the scales `steps`
+    [groups, outputs, K or 1], column by column, starting with the columns of the largest inputs.
+    After each column, the remaining columns are changed so that they compensate the error.
 
     `pairs` [groups, K, K] are the mean products of pairs of inputs (their correlations). Weights of
     zero, as of pruned layers, remain zero.
@@ -86,7 +95,10 @@ def round_with_compensation(
     pairs = pairs[groups, order[:, :, None], order[:, None, :]]
     factors = _inverse_factors(pairs)
     result = np.empty_like(weights)
-    rounded = _round_columns(np.take_along_axis(weights, order[:, None], 2), factors, steps, bits)
+    if steps.shape[2] > 1:
+        steps = np.take_along_axis(steps, order[:, None], 2)
+    ordered = np.take_along_axis(weights, order[:, None], 2)
+    rounded = _round_columns(ordered, factors, steps, bounds)
     np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
     return result
 
@@ -126,8 +138,10 @@ def _inverse_upper(triangle: Doubles) -> Doubles:
     return result
 
 
-def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles, bits: int) -> Doubles:
-    length, step = weights.shape[2], steps[:, :, 0]
+def _round_columns(
+    weights: Doubles, upper: Doubles, steps: Doubles, bounds: tuple[int, int]
+) -> Doubles:
+    length, step = weights.shape[2], np.broadcast_to(steps, weights.shape).transpose(2, 0, 1)
     # Columns are the first axis, so that each is contiguous.
     rest = np.ascontiguousarray(weights.transpose(2, 0, 1))
     result, nonzero = np.empty_like(rest), rest != 0
@@ -135,7 +149,7 @@ def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles, bits: int) 
         end = min(start + BLOCK_COLUMNS, length)
         errors = np.empty_like(rest[start:end])
         for i, error in enumerate(errors, start):
-            rounded = round_to_nearest(rest[i], step, bits)
+            rounded = _nearest(rest[i], step[i], bounds)
             result[i] = np.where(nonzero[i], rounded, 0.0)
             np.subtract(rest[i], result[i], out=error)
             error /= upper[:, i, i][:, None]
@@ -181,20 +195,51 @@ def steps_by_row(op: graph.LinearOperation) -> Doubles:
 
 
 def with_equal_weights(
-    layers: Iterable[graph.LinearOperation],
-) -> list[list[graph.LinearOperation]]:
+    layers: Iterable[Layer], form: Callable[[Layer], Hashable]
+) -> list[list[Layer]]:
     """
-    Divide layers into groups with equal weights and equal scales, such as the steps of a loop. The
-    layers of a group are rounded together, so that the weights remain equal and are stored a single
-    time.
+    Divide layers into groups with equal weights and equal results of `form`, the widths and scales,
+    such as the steps of a loop. The layers of a group are rounded together, so that the weights
+    remain equal and are stored a single time.
     """
-    groups: defaultdict[Hashable, list[graph.LinearOperation]] = defaultdict(list)
+    groups: defaultdict[Hashable, list[Layer]] = defaultdict(list)
     for op in layers:
         weights = graph.known_array(op.weights)
         count = op.group_count if isinstance(op, graph.Conv2dOp) else 1
-        digests = (sha256(a.tobytes()).digest() for a in (weights, steps_by_row(op)))
-        groups[op.name, weights.shape, count, weight_bits(op), *digests].append(op)
+        digest = sha256(weights.tobytes()).digest()
+        groups[op.name, weights.shape, count, digest, form(op)].append(op)
     return list(groups.values())
+
+
+def _form(op: graph.LinearOperation) -> Hashable:
+    return weight_bits(op), steps_by_row(op).tobytes()
+
+
+def compensated(
+    moments: InputMoments,
+    weights: Doubles,
+    steps: Doubles,
+    bounds: tuple[int, int],
+    *,
+    centred: bool,
+) -> tuple[Doubles, Doubles]:
+    """
+    Return `weights` [groups, outputs, K] rounded to integers within `bounds` times `steps` [groups,
+    outputs, K or 1], with compensation on the samples, and the mean change of each output [groups *
+    outputs]. If `centred`, a bias removes this change, and only deviations from
+    the mean input count. Without finite moments, weights are rounded to the nearest.
+    """
+    if not moments.are_finite:
+        return _nearest(weights, steps, bounds), np.zeros(())
+    is_by_row = steps.shape[2] == 1
+    by_part = np.repeat(steps, moments.parts, axis=0) if is_by_row else moments.by_part(steps)
+    parts = moments.by_part(weights)
+    rounded, count = np.empty_like(parts), max(1, BATCH_PRODUCTS // parts.shape[2] ** 2)
+    for few in (slice(i, i + count) for i in range(0, len(parts), count)):
+        pairs = moments.products(few, centred=centred)
+        rounded[few] = round_with_compensation(parts[few], pairs, by_part[few], bounds)
+    joined = moments.joined(rounded)
+    return joined, np.einsum("gok,gk->go", joined - weights, moments.mean).reshape(-1)
 
 
 def round_weights(moments: InputMoments) -> None:
@@ -208,22 +253,12 @@ def round_weights(moments: InputMoments) -> None:
     weights = graph.known_array(moments.op.weights).astype(np.float64)
     weights = weights.reshape(moments.groups, len(weights) // moments.groups, -1)
     bias, steps = _biases(layers), steps_by_row(moments.op).reshape(moments.groups, -1, 1)
-    bits = weight_bits(moments.op)
-    nearest = round_to_nearest(weights, steps, bits)
-    rounded, change = nearest, np.zeros(())
-    if moments.are_finite:
-        parts, by_part = moments.by_part(weights), np.repeat(steps, moments.parts, axis=0)
-        rounded_parts, step = np.empty_like(parts), max(1, BATCH_PRODUCTS // parts.shape[2] ** 2)
-        for few in (slice(i, i + step) for i in range(0, len(parts), step)):
-            rounded_parts[few] = round_with_compensation(
-                parts[few], moments.products(few, centred=bias is not None), by_part[few], bits
-            )
-        rounded = moments.joined(rounded_parts)
-        change = np.einsum("gok,gk->go", rounded - weights, moments.mean).reshape(-1)
+    bounds = weight_bounds(weight_bits(moments.op))
+    rounded, change = compensated(moments, weights, steps, bounds, centred=bias is not None)
     _replace(layers, rounded, None if bias is None else [old - change for old in bias])
     if not all(holds(each, value_exponent) for each in layers):
         # Rounding by more than half a step may have increased the largest possible sum.
-        _replace(layers, nearest, bias)
+        _replace(layers, _nearest(weights, steps, bounds), bias)
 
 
 def _biases(layers: Sequence[graph.LinearOperation]) -> list[Doubles] | None:
@@ -294,7 +329,7 @@ class RoundWeightsPass(CalibratedPass):
         def data() -> Iterator[Mapping[str, Array]]:
             return self.data(main, "measuring inputs", SHARED_SAMPLES)
 
-        layers = with_equal_weights(roundable_layers(main))
+        layers = with_equal_weights(roundable_layers(main), _form)
         run = last_run(module_of(main), data)
         found = None if run is None else run.taken_moments(main, layers)
         if found is None:

@@ -159,7 +159,7 @@ def test_compensation_stays_within_the_range() -> None:
     weights, x = random.normal(size=(1, 5, 9)), random.normal(size=(40, 9)) + 2.0
     steps = np.full((1, 5, 1), 0.25)
     pairs = (x.T @ x / len(x))[None]
-    rounded = round_with_compensation(weights, pairs, steps, 4)
+    rounded = round_with_compensation(weights, pairs, steps, (-7, 7))
     assert np.abs(rounded / 0.25).max() == 7
 
     def error(made: np.ndarray) -> float:
