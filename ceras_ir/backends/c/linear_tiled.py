@@ -67,6 +67,9 @@ input.
 STRIP_SIGN = f"({NEON} ? 128 : 0)"
 """C expression of the bits that differ between an unsigned byte and the byte of a strip."""
 
+MAX_PADDING = 1.25
+"""The maximum ratio of padded outputs to outputs for weights that vectors unpack in registers."""
+
 MIN_POSITIONS_OF_SUMS = 16
 """The minimum number of positions for tiles with 32-bit results, which a loop stores."""
 
@@ -114,7 +117,9 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
 def _for_single_row(nest: Nest, sums: Sums) -> Nest:
     """
     Return loops with panels that vectors can unpack in registers, if a tile has a single position
-    and the weights are packed: the fewest vectors of outputs, then the fewest panels.
+    and the weights are packed: the fewest vectors of outputs, then the fewest panels. If complete
+    units of packed words would pad the outputs by more than `MAX_PADDING`, panels have a single
+    vector of outputs, because a panel is expanded to the workspace.
     """
     bits = BYTE_BITS if sums.weights is None else stored_bits(sums)
     if bits == BYTE_BITS or nest.tile.positions > 1:
@@ -123,6 +128,8 @@ def _for_single_row(nest: Nest, sums: Sums) -> Nest:
     vectors = -(-nest.outputs // LANES_PER_VECTOR)
     choices = range(unit, max(nest.tile.blocks, unit) + 1, unit)
     blocks = min(choices, key=lambda count: (-(-vectors // count) * count, -count))
+    if -(-vectors // blocks) * blocks > MAX_PADDING * vectors:
+        blocks = 1
     return replace(nest, tile=replace(nest.tile, blocks=blocks))
 
 

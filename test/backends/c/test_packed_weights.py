@@ -350,6 +350,17 @@ def test_a_single_row(width: int, outputs: int, moved: bool, flags: str):
     check(module, flags=BUILDS[flags])
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_few_outputs_of_a_single_row(width: int):
+    """Outputs are not padded to complete units of packed words, of up to 128 outputs."""
+    module = single_row(width, 10, moved=True, inputs=1024)
+    model = build(place(module.clone()), COptions())
+    weights = {c.nbytes for c in model.pool.constants if c.name == "layer_0_weights"}
+    assert weights == {16 * 1024 * width // 8}
+    assert model.scratch_bytes <= 3 * 16 * 1024
+    check(module)
+
+
 @pytest.mark.parametrize("flags", ("avx2", "vex"))
 def test_prefetched_panels_of_a_single_row(flags: str):
     module = single_row(4, 128, moved=True, inputs=2000)
