@@ -29,6 +29,7 @@ from ceras_ir.network.lengths import parse_shape
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.flash_limit import within_flash
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.parsing import parse_text, prepared, read_network
 from ceras_ir.pipeline.pass_options import (
@@ -171,6 +172,8 @@ class Model:
                 **given,
             )
             quantize_options.check()
+            if quantize_options.flash is not None:
+                quantize_options = within_flash(self._module.clone, quantize_options)
             module = self._module.clone()
             run_stages(load_context(), module, graph_stages(quantize_options))
         applied = quantize_options.applied()

@@ -93,9 +93,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     """
     flash: int | None = option(None, metavar="SIZE", read=byte_count, usual=True)
     """
-    Choose the width of the weights of each layer, 2 to 8 bits, so that the total flash_bytes of the
-    report is at most SIZE, such as 64K, with the least noise at the outputs on the samples of
-    --calibrate. Layers of --weight-bits keep the given width. The network is compiled 2 to 8 times.
+    For targets that pack weights in flash (c, arduino): choose the width of the weights of each
+    layer, 2 to 8 bits, so that the total flash_bytes of the report is at most SIZE, such as 64K,
+    with the least noise at the outputs on the samples of --calibrate. Layers of --weight-bits keep
+    the given width. The network is compiled 2 to 8 times.
     """
     title: str = "model"
     """The name of the network, in comments and as a sketch."""
@@ -141,6 +142,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             float=(),
             weight_bits=(),
             weight_bytes=None,
+            flash=None,
             has_applied_quantization=True,
         )
 

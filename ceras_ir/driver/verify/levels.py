@@ -39,6 +39,7 @@ from ceras_ir.interpreters.network import in_turn, with_states
 from ceras_ir.network.function import is_quantized, main_function, states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.flash_limit import within_flash
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.stages import (
     IMPORTED,
@@ -430,6 +431,8 @@ def verifications(
     for i, group in enumerate(groups):
         network = module if i == len(groups) - 1 else module.clone()
         own = replace(options, target=group[0])
+        if own.flash is not None:
+            own = within_flash(network.clone, own)
         own.report_idle(network)
         yield LevelComparison(network, own, samples, limit, watching, floor), group
 

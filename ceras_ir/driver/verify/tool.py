@@ -31,6 +31,7 @@ from ceras_ir.driver.target_options import (
 )
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import PluginFiles, plugins
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import require_members
 from ceras_ir.targets.registry import find_target
@@ -80,7 +81,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
             metavar="NAME,...",
             default=default,
             help="compare these targets (default: %(default)s; with --state, targets that keep "
-            "states)",
+            f"states; with --flash, {native_target().name})",
         )
     )
     parser.add_argument(
@@ -96,6 +97,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     add_workers(group, jobs=WORKERS, default="this process only")
     add_build_options(parser)
+    add_options(parser, BuildOptions, ["flash"])
     add_options(parser, EvaluationOptions)
     add_options(parser, BisectPassesOptions)
     add_target_options(parser, default_targets() if targets is None else targets)
@@ -106,7 +108,12 @@ def _named_targets(argv: Sequence[str]) -> list[TargetClass]:
     names = early_value(argv, "--targets")
     if names is None:
         has_states = early_value(argv, "--state") is not None
-        return [cls for cls in default_targets() if cls.keeps_states or not has_states]
+        has_limit = early_value(argv, "--flash") is not None
+        return [
+            cls
+            for cls in default_targets()
+            if (cls.keeps_states or not has_states) and (cls.runs_natively or not has_limit)
+        ]
     found = [find_target(name) for name in names.split(",")]
     if useless := [cls.name for cls in found if not cls.compiles]:
         raise UsageError(

@@ -98,9 +98,15 @@ class BlockWeightsPass(WeightBitsOptions, SampleOptions, FloatNetworkPass):
         for layers, moments in zip(groups, self._moments(main, groups), strict=True):
             _replace(layers, widths[layers[0]], moments)
         count = len(widths)
+        others = any(isinstance(op, graph.LinearOperation) for op in main.body.block.ops)
+        reason = (
+            "; convolutions, recurrent layers and small products have no form with blocks and "
+            "remain float: quantize the network (--calibrate DATA.npz, --quantize int8)"
+        )
         remark(
             f"{self.name}: note: the weights of {count} {'layer' if count == 1 else 'layers'} have "
-            "few bits, and the other layers remain float"
+            "blocks of few bits, and the products round each block of the input to 8 bits"
+            f"{reason if others else ''}"
         )
 
     def _moments(

@@ -44,7 +44,14 @@ from ceras_ir.network.storage import (
     widen,
     width,
 )
-from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names, remark
+from ceras_ir.support.diagnostics import (
+    UsageError,
+    did_you_mean,
+    node_name,
+    node_names,
+    remark,
+    shortened,
+)
 from ceras_ir.support.option_uses import record_use
 from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.registry import configured
@@ -232,10 +239,20 @@ def matching(names: dict[Named, list[str]], patterns: Iterable[str], option: str
     for pattern in patterns:
         matched = [item for item, known in names.items() if is_named(known, [pattern])]
         if not matched:
-            hint = did_you_mean(pattern, chain(*names.values())) or "; ceras-opt --fuse shows names"
+            hint = did_you_mean(pattern, chain(*names.values())) or _some_names(names.values())
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
         found |= dict.fromkeys(matched)
     return list(found)
+
+
+def _some_names(names: Iterable[list[str]]) -> str:
+    known = list(dict.fromkeys(shortened(each[0]) for each in names if each))
+    more = ", ..." if len(known) > MAX_NAMED_LAYERS else ""
+    return f"; layers are {', '.join(map(repr, known[:MAX_NAMED_LAYERS]))}{more}" if known else ""
+
+
+MAX_NAMED_LAYERS = 3
+"""The number of layers that the message about an unknown name lists."""
 
 
 def spread(main: FuncOp) -> None:

@@ -18,10 +18,17 @@ from xdsl.dialects.func import FuncOp
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import BYTE_BITS
-from ceras_ir.network.function import is_quantized, main_function, module_of, quantized_layers
+from ceras_ir.network.function import (
+    is_quantized,
+    main_function,
+    module_of,
+    quantized_layers,
+    result_values,
+)
 from ceras_ir.network.storage import BITS
 from ceras_ir.support.diagnostics import UsageError, node_name, node_names, remark, shortened
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
+from ceras_ir.transforms.quantization.analysis.output_kinds import kind_of
 from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
@@ -130,6 +137,13 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
             f"{self.name}: note: weights in {total:,} bytes, signal to noise of rounding to "
             f"nearest {decibel_text(ratios[best])} at the outputs{other}: {widths}"
         )
+        kinds = (kind_of(main, value) for value in result_values(main))
+        kind = max(kinds, key=lambda kind: kind.goal)
+        if ratios[best] < kind.goal:
+            remark(
+                f"{self.name}: warning: this is below the goal of {kind.text}, {kind.goal:g} dB: "
+                "compare the results (ceras-compare), or permit more bytes"
+            )
 
 
 def chosen_widths(

@@ -31,7 +31,7 @@ MARGIN_DB = 2.0
     [
         (25, 0.9, "the goal is met"),
         (50, 0.9, "the goal is met"),
-        (60, 0.2, "no other value fits in the budget"),
+        (60, 0.2, "no other value fits in --budget"),
         (120, 0.99, "all values with noise have 16 bits"),
     ],
 )

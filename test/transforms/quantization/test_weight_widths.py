@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir import load
+from ceras_ir.api.presentation import CerasWarning
 from ceras_ir.dialects import graph
 from ceras_ir.driver.compile import main as compile_main
+from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_file
 from ceras_ir.network.function import main_function, quantized_layers
 from ceras_ir.pipeline.context import load_context
@@ -130,6 +133,19 @@ def test_the_network_fits(
     assert ("signal to noise of rounding to nearest" in text.err) == (limit < 16384)
     assert ("rounded weights: signal to noise" in text.out) == (limit < 16384)
     assert ("bytes of flash fit with weights of 8 bits" in text.err) == (limit > 16384)
+
+
+def test_other_tools_fit_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    """`ceras-verify` and the Python API choose the widths of `ceras-compile`, with a warning."""
+    with pytest.warns(CerasWarning, match="below the goal of scores of classes, 30 dB"):
+        network = load(MODEL).quantize(CALIBRATION, target="c", flash=5000)
+    assert network.compile("c").totals["flash_bytes"] <= 5000
+    options = "--calibrate", CALIBRATION, "--flash", "5000", "--no-reference"
+    assert verify_main([MODEL, *options]) == 0
+    text = capsys.readouterr()
+    assert "c: machine                       exact" in text.out and "nnet" not in text.out
+    assert "set-weight-bits: note: weights in" in text.err
+    assert verify_main([MODEL, *options, "--targets", "vta"]) == 2
 
 
 def test_a_network_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ class Search:
             aim = enough if following is chunks[-1] else max(enough, self.measured / BATCH_GAIN)
             if not self._take(pending, aim, self.limits.time):
                 is_full = any(c.noise > 0 for c in pending)
-                reason = "no other value fits in the budget" if is_full else ALL_CHOSEN
+                reason = "no other value fits in --budget" if is_full else ALL_CHOSEN
                 break
             measuring = following
             shares = self._shares(measuring)

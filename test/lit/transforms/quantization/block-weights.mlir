@@ -3,7 +3,7 @@
 // RUN: not ceras-opt %s --block-weights="weight_bits=3:first" 2>&1 | filecheck %s --check-prefix=WIDTH
 // RUN: not ceras-opt %s --block-weights="weight_bits=4:short" 2>&1 | filecheck %s --check-prefix=SHORT
 
-// NOTE: block-weights: note: the weights of 3 layers have few bits, and the other layers remain float
+// NOTE: block-weights: note: the weights of 3 layers have blocks of few bits, and the products round each block of the input to 8 bits; convolutions,
 // WIDTH: weights of float networks have 2, 4 or 8 bits, got 3: --quantize int8 permits 2 to 8 bits
 // SHORT: weight_bits: 'short' has no constant weights that become integers
 // CHECK-LABEL: func.func @main(

@@ -6,7 +6,7 @@
 // RUN: not ceras-opt %s --set-precision=int16=total 2>&1 | filecheck %s --check-prefix=STAYS
 
 // UNKNOWN: error: int16: no layer is named 'stam'; did you mean 'stem'?
-// NONE: error: float: no layer is named 'zzz'; ceras-opt --fuse shows names
+// NONE: error: float: no layer is named 'zzz'; layers are
 // BOTH: graph.exponent = -8 : i64, graph.precision = "f32,i16", {{.*}}padding{{.*}} loc("stone")
 // STAYS: error: layer 'total' has no quantized form: it remains float
 // SAME-NOT: graph.precision
