@@ -220,7 +220,7 @@ def _convolution(
         "BY_ROW": int(planned.is_by_row),
         "DELTA_BITS": delta_bits(layer) if lanes.encoding is WeightEncoding.DELTA else 0,
         "ENTRIES": weights.entries,
-        "PAIRED": int(planned.is_paired),
+        "PAIRED": planned.pairs.value,
         "PARTS": buffer.parts,
         "PART_WORDS": len(buffer.residues),
         "TOP": w.before[0],

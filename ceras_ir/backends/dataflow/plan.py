@@ -11,6 +11,7 @@ Plan the rows and filters that each convolution computes in parallel, and the si
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import accumulate
 
@@ -22,7 +23,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Selection,
     Source,
 )
-from ceras_ir.backends.dataflow.storage import WindowBuffer
+from ceras_ir.backends.dataflow.storage import WindowBuffer, ceiling
 from ceras_ir.backends.dataflow.weights import WeightEncoding, WeightMemory
 from ceras_ir.dialects.quant import BYTE_BITS
 
@@ -51,6 +52,16 @@ class BlockLanes:
     The adjacent channels that are multiplied in a cycle, a power of two. A lane adds their products
     at once. More than 1 require lookup tables that multiply, and weights with all zeros.
     """
+
+
+class Pairs(Enum):
+    """The products that a multiplier computes in a cycle."""
+
+    NONE = 0
+    COLUMNS = 1
+    """Two lanes of a filter, with a common weight."""
+    FILTERS = 2
+    """Two filters with one lane each, with a common input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +109,26 @@ class PlannedConvolution:
         return self.lanes.parts * (self.weights.blocks if self.is_by_row else 1)
 
     @property
-    def is_paired(self) -> bool:
-        return self.paired and self.layer.weight_bits <= BYTE_BITS and not self.lanes.in_tables
+    def pairs(self) -> "Pairs":
+        """The products that a multiplier computes."""
+        if not self.paired or self.layer.weight_bits > BYTE_BITS or self.lanes.in_tables:
+            return Pairs.NONE
+        # Sparse filters consume different inputs.
+        if self.filter_lanes > 1 or self.lanes.encoding.is_sparse:
+            return Pairs.COLUMNS
+        return Pairs.FILTERS
+
+    @property
+    def filter_lanes(self) -> int:
+        """The number of lanes of a filter."""
+        return self.lanes.rows * self.buffer.part_columns
 
     @property
     def lane_count(self) -> int:
         """
         The number of sums to which the convolution adds in a cycle; each lane adds to one.
         """
-        return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
+        return self.lanes.filters * self.filter_lanes
 
     @property
     def products(self) -> int:
@@ -116,11 +138,16 @@ class PlannedConvolution:
     @property
     def multipliers(self) -> int:
         """
-        The number of multipliers of the convolution: one per product, or one per two products of a
-        filter if a multiplier of the FPGA can compute two.
+        The number of multipliers of the convolution: one per product, or one per two products with
+        a common factor if a multiplier of the FPGA can compute two.
         """
-        per_filter = self.lanes.rows * self.buffer.part_columns
-        return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
+        match self.pairs:
+            case Pairs.COLUMNS:
+                return self.lanes.filters * ceiling(self.filter_lanes, 2)
+            case Pairs.FILTERS:
+                return ceiling(self.lane_count, 2)
+            case Pairs.NONE:
+                return self.lane_count
 
     @property
     def dsp(self) -> int:

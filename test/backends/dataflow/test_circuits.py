@@ -232,6 +232,26 @@ def unsigned(bits: int) -> Column:
 BIPOLAR = Column(1, is_bipolar=True)
 
 
+def test_pairs_of_filters(tmp_path: Path):
+    """
+    Check multipliers of two filters: odd numbers of filters, weights of 8 bits, of few bits and of
+    -1 and 1, groups, columns in parts, and weights by row.
+    """
+    rng, around = np.random.default_rng(21), (1, 1, 1, 1)
+    source = Source("input", Feature(5, 4, 6))
+    parts = convolution(source, 6, (3, 3), rng, padding=around)
+    grouped = convolution(parts, 6, (5, 6), rng, groups=2, result=unsigned(4))
+    wide = convolution(grouped, 7, (1, 1), rng, bits=6)
+    signs = convolution(wide, 9, (1, 1), rng, bits=2, bipolar=True, spread=2)
+    lanes: dict[Block, BlockLanes] = {
+        parts: BlockLanes(1, 4, parts=6),
+        grouped: BlockLanes(1, 3),
+        wide: BlockLanes(1, 7, WeightEncoding.BY_ROW),
+        signs: BlockLanes(1, 5),
+    }
+    run_circuit([parts, grouped, wide, signs], lanes, tmp_path)
+
+
 def test_terms(tmp_path: Path):
     """
     Check lanes that add products of several channels: signs, each width of a digit, groups, rows

@@ -24,7 +24,7 @@ module convolution #(
     parameter BY_ROW = 0,  // dense weights in the order of the rows of the window
     parameter DELTA_BITS = 0,  // of sparse weights; 0 if they have positions
     parameter ENTRIES = 1,
-    parameter PAIRED = 0,
+    parameter PAIRED = 0,  // a multiplier has 1: two lanes of a filter, 2: two filters of a lane
     parameter TERMS = 1,  // a power of two
     parameter PARTS = 1,
     parameter PART_WORDS = 1,  // of the window buffer, per row of a channel
@@ -393,24 +393,30 @@ module convolution #(
         end
       end
     end
-    for (genvar f = 0; f < FILTERS; f++) begin : filter
-      localparam READER = SPARSE ? f : 0;
-      localparam STEP = PAIRED ? 2 : 1;
+    for (genvar f = 0; f < FILTERS; f++) begin : shifts
       if (FURTHER_BITS) assign further[f*AMOUNT+:AMOUNT] = bias[f*CONSTANT+SUM_BITS+:AMOUNT];
       else assign further[f*AMOUNT+:AMOUNT] = '0;
-      for (genvar lane = 0; lane < LANES; lane = lane + STEP) begin : lanes
-        localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
+    end
+    if (PAIRED == 2) begin : filter_pairs
+      // The weights of two filters are the columns of a multiplier, and the column is the weight.
+      localparam FACTOR = BIPOLAR ? 2 : WEIGHT_BITS;
+      for (genvar f = 0; f < FILTERS; f = f + 2) begin : filter
+        localparam COUNT = FILTERS - f < 2 ? FILTERS - f : 2;
+        logic [FACTOR*COUNT-1:0] factors;
+        logic [SUM_BITS*COUNT-1:0] both_biases;
+        for (genvar k = 0; k < COUNT; k++) begin : factor
+          if (BIPOLAR) assign factors[k*FACTOR+:FACTOR] = {weight5[f+k], 1'b1};
+          else assign factors[k*FACTOR+:FACTOR] = weight5[(f+k)*WEIGHT_BITS+:WEIGHT_BITS];
+          assign both_biases[k*SUM_BITS+:SUM_BITS] = bias[(f+k)*CONSTANT+:SUM_BITS];
+        end
         multiplier #(
             .LANES(COUNT),
             .PARTS(PARTS),
             .PART_BITS(PART_BITS),
             .PLACES(PLACES),
             .PLACE_BITS(PLACE_BITS),
-            .INPUT_BITS(INPUT_BITS),
-            .WEIGHT_BITS(WEIGHT_BITS),
-            .BIPOLAR(BIPOLAR),
-            .TABLES(TABLES),
-            .TERMS(TERMS),
+            .INPUT_BITS(FACTOR),
+            .WEIGHT_BITS(INPUT_BITS),
             .SUM_BITS(SUM_BITS)
         ) multiply (
             .clk(clk),
@@ -420,11 +426,44 @@ module convolution #(
             .part(parts[5*PART_BITS+:PART_BITS]),
             .place(place),
             .sums_part(sums_part),
-            .columns(columns[(READER*LANES+lane)*TERMS*INPUT_BITS+:TERMS*INPUT_BITS*COUNT]),
-            .weight(weight5[f*FACTORS+:FACTORS]),
-            .bias(bias[f*CONSTANT+:SUM_BITS]),
-            .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
+            .columns(factors),
+            .weight(columns),
+            .bias(both_biases),
+            .sums(sums[f*SUM_BITS+:SUM_BITS*COUNT])
         );
+      end
+    end else begin : filters
+      for (genvar f = 0; f < FILTERS; f++) begin : filter
+        localparam READER = SPARSE ? f : 0;
+        localparam STEP = PAIRED ? 2 : 1;
+        for (genvar lane = 0; lane < LANES; lane = lane + STEP) begin : lanes
+          localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
+          multiplier #(
+              .LANES(COUNT),
+              .PARTS(PARTS),
+              .PART_BITS(PART_BITS),
+              .PLACES(PLACES),
+              .PLACE_BITS(PLACE_BITS),
+              .INPUT_BITS(INPUT_BITS),
+              .WEIGHT_BITS(WEIGHT_BITS),
+              .BIPOLAR(BIPOLAR),
+              .TABLES(TABLES),
+              .TERMS(TERMS),
+              .SUM_BITS(SUM_BITS)
+          ) multiply (
+              .clk(clk),
+              .first(first[6]),
+              .add(valid[6]),
+              .last(last[6]),
+              .part(parts[5*PART_BITS+:PART_BITS]),
+              .place(place),
+              .sums_part(sums_part),
+              .columns(columns[(READER*LANES+lane)*TERMS*INPUT_BITS+:TERMS*INPUT_BITS*COUNT]),
+              .weight(weight5[f*FACTORS+:FACTORS]),
+              .bias({COUNT{bias[f*CONSTANT+:SUM_BITS]}}),
+              .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
+          );
+        end
       end
     end
   endgenerate

@@ -1,4 +1,5 @@
 // One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
+// The lanes of two filters have the roles exchanged: two weights are multiplied by a column.
 // Each part of the columns has separate sums, and so have the filters that are added in turn.
 // A multiplier of 25 by 18 bits computes two products of int8: the second is 16 bits above the first
 // and must be corrected by the sign of the first. With TABLES, lookup tables compute the products;
@@ -25,7 +26,7 @@ module multiplier #(
     input logic [PART_BITS-1:0] sums_part,  // of `sums`
     input logic [TERMS*INPUT_BITS*LANES-1:0] columns,
     input logic [TERMS*WEIGHT_BITS-1:0] weight,
-    input logic [SUM_BITS-1:0] bias,
+    input logic [SUM_BITS*LANES-1:0] bias,
     output logic [SUM_BITS*LANES-1:0] sums  // of the last filter that ended
 );
   localparam FACTOR = BIPOLAR ? 2 : WEIGHT_BITS;
@@ -82,7 +83,7 @@ module multiplier #(
     end
     for (genvar lane = 0; lane < LANES && !TABLES; lane++) begin : accumulate
       assign next[lane*SUM_BITS+:SUM_BITS] = products[lane*SUM_BITS+:SUM_BITS]
-          + (first ? bias : running[lane*SUM_BITS+:SUM_BITS]);
+          + (first ? bias[lane*SUM_BITS+:SUM_BITS] : running[lane*SUM_BITS+:SUM_BITS]);
     end
     if (PLACES == 1) begin : single_sum
       always_ff @(posedge clk) if (add) running <= next;
