@@ -297,6 +297,8 @@ BLOCK_PRODUCT, BLOCK_SUM, BLOCK_PRODUCT_DSP = (7.7, 12.7), (20.0, 384.0), 3.0
 Instructions per product with packed weights of 4 bits in blocks and per sum of a block, with and
 without floating-point unit, and per product with SMLAD. The network is a product of 512 by 512.
 """
+BLOCK_HELIUM = 0.33, 13.0
+"""The same per product and per sum with Helium, on products of 512 by 512 and 48 by 256."""
 
 CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
@@ -353,7 +355,10 @@ def _small_instructions(layer: Layer, board: Board) -> float:
     match op:
         case graph.BlockMatmulOp():
             each = BLOCK_PRODUCT_DSP if layer.options.dsp else BLOCK_PRODUCT[soft]
-            each += BLOCK_SUM[soft] / op.block_size
+            total = BLOCK_SUM[soft]
+            if layer.options.helium and op.width == 4 and op.block_size % 32 == 0:
+                each, total = BLOCK_HELIUM
+            each += total / op.block_size
             quantizing = CORE_CYCLES_PER_ELEMENT["quantize"][soft] * _size(op.input)
             return each * op.macs + quantizing
         case graph.LinearOperation() if layer.kernel == SPARSE:

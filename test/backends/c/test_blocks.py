@@ -13,15 +13,19 @@ from c_harness import (
     constant,
     make_network,
     needs_aarch64,
+    needs_arm,
+    place,
 )
 from c_tiles import BUILDS
 from cross import AARCH64
+from emulated import emulated
 from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import BlockTakeOp
 from ceras_ir.dialects.graph.blocks import UI8
+from ceras_ir.interpreters.network import run
 
 SHAPES = [
     # bits, elements of a block, rows, outputs, columns
@@ -75,11 +79,26 @@ def test_vectors(shape: tuple[int, ...], flags: str):
 @needs_aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("build", AARCH64.builds)
+@pytest.mark.parametrize("seed", [5, 6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_64_bit_arm(shape: tuple[int, ...], build: str, tmp_path: Path):
+def test_64_bit_arm(shape: tuple[int, ...], seed: int, build: str, tmp_path: Path):
     bits, size, m, n, k = shape
-    module = Case(5, bits, size, m=m, n=n, k=k).network()
+    module = Case(seed, bits, size, m=m, n=n, k=k).network()
     check_elsewhere(module, AARCH64, AARCH64.builds[build], tmp_path, tolerance=0.0)
+
+
+@needs_arm
+@pytest.mark.parametrize(("board", "has_helium"), [("alif_e7_hp", True), ("nano_33_ble", False)])
+@pytest.mark.parametrize("shape", [(4, 32, 3, 5, 90), (4, 40, 1, 3, 50), (2, 32, 1, 3, 40)])
+def test_the_emulated_core_equals_the_interpreter(
+    shape: tuple[int, ...], board: str, has_helium: bool, tmp_path: Path
+):
+    bits, size, m, n, k = shape
+    case = Case(6, bits, size, m=m, n=n, k=k)
+    module, sample = place(case.network()), special(case)
+    options = COptions(dsp=True, helium=has_helium, vectors=False, winograd=0)
+    (got,) = emulated(module, options, board, tmp_path, "-O2").run([sample])
+    np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])

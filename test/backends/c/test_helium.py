@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import Array, check, constant, make_network, needs_arm, place, random_inputs
-from firmware import write_files
+from emulated import emulated
 from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.backends.c.costs import instructions
-from ceras_ir.backends.c.emitter import build, emit, files_of
-from ceras_ir.backends.c.emulator import EmulatedModel
+from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.helium_depthwise import depthwise_groups
 from ceras_ir.backends.c.linear_helium import HELIUM
 from ceras_ir.backends.c.machines import Board, COptions, load_machine
@@ -23,8 +22,6 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, BinaryOp, Conv2dOp, MatmulOp, Pool, Pool2dOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.artefacts import network_inputs, network_outputs
-from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 
 BOARD = "alif_e7_hp"
@@ -128,16 +125,6 @@ def kernel_of(module: ModuleOp, options: COptions = HELIUM_OPTIONS) -> str:
     return build(place(module), options).layers[-1].kernel
 
 
-def emulated(module: ModuleOp, options: COptions, folder: Path, level: str) -> EmulatedModel:
-    main, board = main_function(module), load_machine(BOARD)
-    assert isinstance(board, Board)
-    (folder / "model").mkdir()
-    files = [a for a in emit(module, options) if a.path.startswith("model")]
-    sources = write_files(files, folder / "model")
-    ends = network_inputs(main), network_outputs(main)
-    return EmulatedModel(sources, *ends, board, folder, flags=(level,))
-
-
 def extremes(module: ModuleOp) -> dict[str, Array]:
     """Return only the largest magnitudes, so that sums reach their maximum."""
     result: dict[str, Array] = {}
@@ -166,7 +153,7 @@ def test_random_layers_use_the_kernels():
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     module = place(layer(seed))
     options = COptions(dsp=True, helium=True, vectors=False, winograd=0, workspace=3000)
-    model = emulated(module, options, tmp_path, ("-Os", "-O2", "-O3")[seed % 3])
+    model = emulated(module, options, BOARD, tmp_path, ("-Os", "-O2", "-O3")[seed % 3])
     samples = [random_inputs(module, seed), extremes(module)]
     for sample, got in zip(samples, model.run(samples), strict=True):
         np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
@@ -219,7 +206,7 @@ def test_elementwise_layers_in_plain_c(seed: int):
 @pytest.mark.parametrize("seed", first_fast(4, range(12)))
 def test_elementwise_layers_on_the_core(seed: int, tmp_path: Path):
     module = place(elementwise(seed))
-    model = emulated(module, HELIUM_OPTIONS, tmp_path, "-O2")
+    model = emulated(module, HELIUM_OPTIONS, BOARD, tmp_path, "-O2")
     sample = random_inputs(module, seed)
     (got,) = model.run([sample])
     np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
@@ -262,7 +249,7 @@ def test_the_cost_model_and_the_instructions_per_product(
 ):
     module, board = convolution(channels, outputs, kernel, groups), load_machine(BOARD)
     assert isinstance(board, Board)
-    model = emulated(module, HELIUM_OPTIONS, tmp_path, "-O2")
+    model = emulated(module, HELIUM_OPTIONS, BOARD, tmp_path, "-O2")
     model.run([random_inputs(module)], repeat=3)
     printed = build(module, HELIUM_OPTIONS).layers[-1]
     (counted,) = model.instructions

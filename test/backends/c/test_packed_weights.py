@@ -17,23 +17,20 @@ from c_harness import (
 )
 from c_tiles import BUILDS, source, stored
 from cross import AARCH64, RISCV
-from firmware import write_files
+from emulated import emulated
 from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.costs import annotate
-from ceras_ir.backends.c.emitter import build, emit
-from ceras_ir.backends.c.emulator import EmulatedModel
-from ceras_ir.backends.c.machines import COptions, load_board
+from ceras_ir.backends.c.emitter import build
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.packed_weights import stored_bits
 from ceras_ir.backends.c.packed_words import BYTES, Format
 from ceras_ir.backends.c.sums import analyse
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.artefacts import network_inputs, network_outputs
-from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import Entry
 from ceras_ir.support.diagnostics import node_name
 
@@ -311,14 +308,9 @@ def test_vectors_of_riscv(seed: int, name: str, tmp_path: Path):
 @pytest.mark.parametrize("seed", first_fast(3, range(12)))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     module = place((depthwise if seed % 3 == 1 else layer)(seed, 2 + seed % 6))
-    main = main_function(module)
-    (tmp_path / "model").mkdir()
     options = OPTIONS["smlad" if seed % 2 else "smlad, much memory"]
-    files = [a for a in emit(module, options) if a.path.startswith("model")]
-    sources = write_files(files, tmp_path / "model")
-    ends = network_inputs(main), network_outputs(main)
     sample = random_inputs(module, seed)
-    model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path, flags=("-Os",))
+    model = emulated(module, options, "nano_33_ble", tmp_path, "-Os")
     (got,) = model.run([sample])
     np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
 

@@ -1,6 +1,7 @@
 #include "dsp.c"
-/* The same as `block_products` for panels of an output, with two products in an instruction. Bytes
- * of 8 bits are reduced by 128. */
+#include "helium.c"
+/* The same as `block_products` for panels of an output, with two products in an instruction, or
+ * with 16 of weights of 4 bits in Helium. Bytes of 8 bits are reduced by 128. */
 static void block_rows_@NAME@(int32_t n, int32_t rows, int32_t blocks, int32_t size,
                          const int8_t *restrict x, const float *restrict steps,
                          const int32_t *restrict sums, const uint8_t *restrict w,
@@ -18,7 +19,19 @@ static void block_rows_@NAME@(int32_t n, int32_t rows, int32_t blocks, int32_t s
       for (int32_t b = 0; b < blocks; ++b) {
         const int32_t point = points ? points[o * blocks + b] - LESS : MIDDLE;
         int32_t dot = -point * sums[r * blocks + b];
-        for (int32_t i = 0; i < size; i += 4 * FIELDS, packed += 4, from += 4 * FIELDS) {
+        int32_t i = 0;
+#if MODEL_HELIUM
+        /* Even words of x are multiplied by the low halves of bytes, odd words by the others. */
+        for (; FIELDS == 2 && i + 32 <= size; i += 32, packed += 16, from += 32) {
+          const uint8x16_t w = vldrbq_u8((const uint8_t *)packed);
+          const int32x4x2_t v = vld2q_s32((const int32_t *)(const void *)from);
+          const int8x16_t low = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15)));
+          const int8x16_t high = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
+          dot = vmladavaq_s8(dot, low, vreinterpretq_s8_s32(v.val[0]));
+          dot = vmladavaq_s8(dot, high, vreinterpretq_s8_s32(v.val[1]));
+        }
+#endif
+        for (; i < size; i += 4 * FIELDS, packed += 4, from += 4 * FIELDS) {
           const uint32_t fields = dsp_read_constant(packed) ^ (LESS * 0x01010101u);
           MODEL_IN_REGISTERS
           for (int32_t f = 0; f < FIELDS; ++f) {
