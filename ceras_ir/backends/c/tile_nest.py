@@ -175,7 +175,7 @@ class Nest:
             return -(-total // count) * (2 * pairs + -(-pairs // 3) + PACKING_COST)
 
         if self.columns == 1:
-            most = min(self.strip, MAX_LONG_POSITIONS)
+            most = min(self.max_tile_rows, MAX_LONG_POSITIONS)
             rows = min(range(t.rows, max(most, t.rows) + 1), key=lambda n: cost(n, self.strip))
             return replace(self, tile=replace(t, rows=rows))
         most = min(self.columns, MAX_LONG_POSITIONS)
@@ -183,7 +183,7 @@ class Nest:
         columns = min(counts, key=lambda n: cost(n, self.columns))
         rows = t.rows
         if columns == self.columns:
-            stacked = range(t.rows, max(self.strip, t.rows) + 1)
+            stacked = range(t.rows, max(self.max_tile_rows, t.rows) + 1)
             fits = [n for n in stacked if n * columns <= MAX_LONG_POSITIONS or n == t.rows]
             rows = min(fits, key=lambda n: (-(-self.strip // n) * n, -n))
         return replace(self, tile=replace(t, columns=columns, rows=rows))
@@ -223,6 +223,14 @@ class Nest:
     def strip_rows(self) -> int:
         """The number of input rows that the output rows of a strip read."""
         return (self.strip - 1) * self.stride[0] + self.extent
+
+    @property
+    def max_tile_rows(self) -> int:
+        """
+        The maximum rows of a tile: those of the shortest strip if the input is copied, because the
+        last tile would otherwise begin before the copy.
+        """
+        return self.strip if self.in_place else (self.rows - 1) % self.strip + 1
 
     @property
     def has_remainder(self) -> bool:

@@ -129,6 +129,21 @@ def test_ties_to_even(kind: str, tmp_path: Path):
 
 
 @needs_aarch64
+@pytest.mark.parametrize("rows", (104, 139))
+def test_a_last_strip_shorter_than_a_long_tile(rows: int, tmp_path: Path):
+    """A tile never begins before the copy of the input."""
+    rng = np.random.default_rng(rows)
+    element = UniformType(1.0)
+
+    def build(x: SSAValue) -> Values:
+        weights = constant(rng.integers(-127, 128, (16, 96)).astype(np.int8), element)
+        requant = RequantAttr(10)
+        return [graph.MatmulOp(x, weights, result_element=element, requant=requant).result]
+
+    compare(make_network([(element, (rows, 96))], build), AARCH64, "neon", tmp_path)
+
+
+@needs_aarch64
 @pytest.mark.parametrize("name", AARCH64.builds)
 def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
     compare(network(UniformType(1.0, -7)), AARCH64, name, tmp_path)
