@@ -19,12 +19,14 @@ from ceras_ir.backends.c.float_blocks import (
     memory_of,
 )
 from ceras_ir.backends.c.layer import Layer, from_row
+from ceras_ir.backends.c.neon_floats import FinishedTile
 from ceras_ir.backends.c.register_tiles import (
     EIGHT_LANES,
     FLOAT_LANES,
     FLOAT_TILES,
     FLOATS,
     LANES_PER_VECTOR,
+    NEON,
 )
 from ceras_ir.backends.c.row_parts import RowPart
 from ceras_ir.backends.c.small_tiles import add_products
@@ -67,6 +69,15 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
     return layer.constant("bias", "float", nest.padded_outputs, 4, padded)
 
 
+def clamp_of(op: LinearOperation) -> tuple[float, float] | None:
+    """
+    Return the bounds of an activation that only clips. An upper bound of -0, which 64-bit Arm would
+    not return for 0, is computed after the layer.
+    """
+    bounds = op.activation.clip_range if op.activation is not None else None
+    return None if bounds is None or str(bounds[1]) == "-0.0" else bounds
+
+
 def print_float_tiles(
     layer: Layer,
     op: LinearOperation,
@@ -102,7 +113,13 @@ def _print_part(
     with layer.variants(EIGHT_LANES) as otherwise:
         _print_blocks(layer, op, part, names, depth, declarations)
         otherwise()
-        _print_tiles(layer, op, part, names, depth, declarations)
+        with layer.variants(NEON) as others:
+            nest = part.nest.with_arm_tiles()
+            walk = replace(part.walk, tile=nest.tile, fetches_next=False, is_long=True)
+            arm = replace(part, nest=nest, walk=walk)
+            _print_tiles(layer, op, arm, names, depth, declarations)
+            others()
+            _print_tiles(layer, op, part, names, depth, declarations)
 
 
 def _print_blocks(
@@ -116,8 +133,7 @@ def _print_blocks(
     """Print a part of a layer for vectors of 8 lanes."""
     x, y, w, b, residual = names
     nest = blocked(part.nest, max(layer.options.workspace, layer.options.winograd // 2))
-    bounds = op.activation.clip_range if op.activation is not None else None
-    low, high = map(float_literal, bounds or (-inf, inf))
+    low, high = map(float_literal, clamp_of(op) or (-inf, inf))
     walk = replace(part.walk, tile=nest.tile)
     layer.line(f"const struct rows_f32 windows = {geometry(nest, walk, low, high)};", depth)
     memory = memory_of(layer, memory_elements(nest.tile.positions))
@@ -142,12 +158,18 @@ def _print_tiles(
 ) -> None:
     x, y, w, b, residual = names
     nest, walk = part.nest, part.walk
-    add_products(layer.kernels, walk, FLOATS)
     strip, source = _source(layer, part, nest, x)
-    bounds = op.activation.clip_range if op.activation is not None else None
-    stores = nest.stores(bool(residual))
-    text = float_tile(walk, stores, has_clamp=bounds is not None)
-    tile = layer.kernels.add(*text, FLOAT_TILES)
+    bounds = clamp_of(op)
+    stores, has_clamp = nest.stores(bool(residual)), bounds is not None
+    if walk.is_long:
+        for_arm = FinishedTile(walk, stores, has_clamp, nest.outputs % LANES_PER_VECTOR)
+        for_arm.add(layer.kernels)
+        text = float_tile(walk, stores, has_clamp=has_clamp, for_arm=for_arm)
+        tile = layer.kernels.add(*text, NEON)
+    else:
+        add_products(layer.kernels, walk, FLOATS)
+        text = float_tile(walk, stores, has_clamp=has_clamp)
+        tile = layer.kernels.add(*text, f"{FLOAT_TILES} && !{NEON}")
     first = nest.first_output("b")
     arguments = f"{source}, {part.panel(w)}, {b} + {first}, {part.result(y)} + at"
     if residual:
@@ -184,7 +206,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     Print the C loop that applies the activation to all results in `y`. Print nothing if there is
     none, or if it is a clamp, which the tiles apply.
     """
-    if op.activation is None or op.activation.clip_range is not None:
+    if op.activation is None or clamp_of(op) is not None:
         return
     size = nest.images * nest.rows * nest.columns * nest.all_outputs
     if (function := vector_function(layer, op.activation)) is not None:

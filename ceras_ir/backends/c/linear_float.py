@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
+from ceras_ir.backends.c.float_tiled import (
+    clamp_of,
+    float_bias,
+    float_weights,
+    print_float_tiles,
+)
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.machines import COptions
@@ -142,7 +147,7 @@ def _print_vectors(
     layer.kernels.use("vectors_f32")
 
     # The function of a tile applies a clamp; other activations follow.
-    clamp = op.activation.clip_range if op.activation and op.residual is None else None
+    clamp = clamp_of(op) if op.residual is None else None
     low, high = map(float_literal, clamp or (-inf, inf))
 
     def edges(begin: int, end: int) -> list[str]:

@@ -10,7 +10,7 @@ weight is -128.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.c.register_tiles import FLOATS, NEON, WORDS, Lanes, Stores, Walk
+from ceras_ir.backends.c.register_tiles import NEON, WORDS, Lanes, Stores, Walk
 
 MAX_POSITIONS, MAX_LONG_POSITIONS = 5, 2
 """
@@ -49,9 +49,7 @@ def neon_bodies(positions: int, lanes: Lanes) -> Iterator[tuple[str, Body]]:
     preprocessor condition under which it is compiled.
     """
     few, long = _in_passes(positions, MAX_POSITIONS), _in_passes(positions, MAX_LONG_POSITIONS)
-    if lanes is FLOATS:
-        yield NEON, _floats(few)
-    elif lanes is WORDS:
+    if lanes is WORDS:
         yield NEON, _words(few)
     else:
         if positions > 1:
@@ -325,39 +323,6 @@ def _words(positions: int) -> Body:
         single += [f"const int16_t v{p}_{element} = *({_place('at', p, element)});" for p in each]
         single += products("w0", element, "n", f"v{{p}}_{element}")
     return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
-
-
-def _floats(positions: int) -> Body:
-    each = range(positions)
-    start = [
-        f"float32x4_t {', '.join(f's0_{b} = vdupq_n_f32(0.0f)' for b in VECTORS)};",
-        f"if (bias) {', '.join(f's0_{b} = vld1q_f32(bias + {4 * b})' for b in VECTORS)};",
-        *(f"float32x4_t {', '.join(f's{p}_{b} = s0_{b}' for b in VECTORS)};" for p in each[1:]),
-    ]
-    several = [f"const float32x4_t x{p} = vld1q_f32({_place('at', p)});" for p in each]
-    for step in range(STEPS):
-        several.append(
-            f"NEON_ORDER const float32x4x4_t w{step} = vld1q_f32_x4({_weights(step, FLOATS)});"
-        )
-        several += [
-            " ".join(
-                f"s{p}_{b} = vfmaq_laneq_f32(s{p}_{b}, w{step}.val[{b}], x{p}, {step});"
-                for b in VECTORS
-            )
-            for p in each
-        ]
-    single = ["const float32x4x4_t w0 = vld1q_f32_x4(w);"]
-    single += [
-        " ".join(
-            f"s{p}_{b} = vfmaq_n_f32(s{p}_{b}, w0.val[{b}], *({_place('at', p)}));" for b in VECTORS
-        )
-        for p in each
-    ]
-    stores = [
-        " ".join(f"vst1q_f32({_to(p)}{f' + {4 * b}' if b else ''}, s{p}_{b});" for b in VECTORS)
-        for p in each
-    ]
-    return Body(start, single, stores, several, STEPS, positions)
 
 
 def neon_output(stores: Stores) -> Iterator[str]:

@@ -77,6 +77,13 @@ class Tile:
         return self.rows * self.columns
 
     @property
+    def equidistant(self) -> list[int]:
+        """
+        The numbers of equidistant positions: the length of each row, or of the only column.
+        """
+        return [self.rows] if self.columns == 1 else [self.columns] * self.rows
+
+    @property
     def vectors(self) -> int:
         return self.positions * self.blocks
 

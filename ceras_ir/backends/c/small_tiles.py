@@ -192,7 +192,7 @@ def _small(walk: Walk, *, for_dots: bool = False) -> list[int]:
     """
     unit = 2 if walk.is_long and not for_dots else 1
     most = MAX_POSITIONS if for_dots else MAX_SMALL_TILE_POSITIONS
-    return [size for part in _parts(walk) for size in small_positions(part, unit, most)]
+    return [size for part in walk.tile.equidistant for size in small_positions(part, unit, most)]
 
 
 def _is_packed(walk: Walk, lanes: Lanes) -> bool:
@@ -211,10 +211,16 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     Add the C functions of the small tiles to the kernels. They compute a register tile of shape
     `walk` on processors with vectors of 8 or 4 lanes and with RISC-V vectors.
     """
-    kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
-    kernels.use("vectors_neon")
     kernels.use("taken_outputs")
     has_pieces = walk.pieces > 1
+    if lanes is FLOATS:
+        kernels.use("vectors_f32")
+        for positions in sorted(set(_small(walk))):
+            text = _rvv_products(positions, lanes, has_pieces=has_pieces)
+            kernels.add(_name(positions, lanes, has_pieces=has_pieces), text, RVV)
+        return
+    kernels.use("vectors_256")
+    kernels.use("vectors_neon")
     if is_packed := _is_packed(walk, lanes):
         text = neon_packing(has_pieces=has_pieces)
         kernels.add(packing_name(has_pieces=has_pieces), text, PACKED)
@@ -223,9 +229,8 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     sizes = {*_small(walk), *(_small(walk, for_dots=True) if walk.is_long else ())}
     for positions in sorted(sizes):
         name = _name(positions, lanes, has_pieces=has_pieces)
-        if lanes is not FLOATS:
-            text = _products(positions, lanes, has_pieces=has_pieces)
-            kernels.add(name, text, f"{CONDITION} == 8")
+        text = _products(positions, lanes, has_pieces=has_pieces)
+        kernels.add(name, text, f"{CONDITION} == 8")
         for condition, body in neon_bodies(positions, lanes):
             text = _function(positions, lanes, ("taken",), body, has_pieces=has_pieces)
             kernels.add(f"{name} of {condition}", text, condition)
@@ -238,16 +243,7 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
 
 
 def _quad_sizes(walk: Walk) -> list[int]:
-    return [n for part in _parts(walk) for n in small_positions(part, most=MOST_POSITIONS)]
-
-
-def _parts(walk: Walk) -> list[int]:
-    """
-    Return the numbers of equidistant positions in a tile: the length of each row, or of the only
-    column.
-    """
-    t = walk.tile
-    return [t.rows] if t.columns == 1 else [t.columns] * t.rows
+    return [n for part in walk.tile.equidistant for n in small_positions(part, most=MOST_POSITIONS)]
 
 
 def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:

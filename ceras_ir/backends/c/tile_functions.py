@@ -10,6 +10,8 @@ or as floats.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from ceras_ir.backends.c import neon_floats
+from ceras_ir.backends.c.neon_floats import FinishedTile
 from ceras_ir.backends.c.neon_tiles import neon_output
 from ceras_ir.backends.c.packed_rows import unpacked_lines
 from ceras_ir.backends.c.packed_words import BYTES
@@ -18,6 +20,7 @@ from ceras_ir.backends.c.register_tiles import (
     HAS_16_LANES,
     LANES_PER_VECTOR,
     MOVED_BYTES,
+    NEON,
     VECTOR_REGISTERS,
     Lanes,
     Stores,
@@ -471,15 +474,19 @@ def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
     return names, f"  const unsigned short {values};"
 
 
-def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
+def float_tile(
+    walk: Walk, stores: Stores, *, has_clamp: bool, for_arm: FinishedTile | None = None
+) -> tuple[str, str]:
     """
     Return the name and the text of a C function that computes the float sums of a register tile,
-    adds a residual, clamps (if `has_clamp`) and stores the results.
+    adds a residual, clamps (if `has_clamp`) and stores the results. `for_arm` is the tile if it is
+    for 64-bit Arm.
     """
     t = walk.tile
     name = f"tile_f32_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     name += ("_residual" if stores.has_residual else "") + ("_clamped" if has_clamp else "")
     name += "_part" if stores.is_masked else ""
+    name += f"_{for_arm.rest}" if for_arm is not None and for_arm.rest else ""
     parameters = "const float *x, const float *w, const float *bias, float *y"
     parameters += ", const float *residual" if stores.has_residual else ""
     parameters += ", float low, float high" if has_clamp else ""
@@ -504,14 +511,18 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
             store, mask = ("STORE_SOME_F32", f", {masks[b]}") if masks else ("STORE_F32", "")
             lines.append(f"  {store}({offset_of('y', to)}, {s}{mask});")
     bounds = "low, high" if has_clamp else "-INFINITY, INFINITY"
-    narrow = [
-        f"  float sums[{t.positions * t.width}];",
-        *sums_lines(walk, FLOATS),
-        f"  finish_f32(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
-        f"{stores.column}, {'residual' if stores.has_residual else '0'}, {bounds}, "
-        f"{'outputs' if stores.is_masked else t.width});",
-        *(["  (void)next, (void)ahead;"] if walk.fetches_next else []),
-    ]
+    narrow = (
+        for_arm.lines()
+        if for_arm is not None
+        else [
+            f"  float sums[{t.positions * t.width}];",
+            *sums_lines(walk, FLOATS),
+            f"  finish_f32(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
+            f"{stores.column}, {'residual' if stores.has_residual else '0'}, {bounds}, "
+            f"{'outputs' if stores.is_masked else t.width});",
+            *(["  (void)next, (void)ahead;"] if walk.fetches_next else []),
+        ]
+    )
     return _function(walk, name, f"MODEL_TILE void {name}({parameters})", lines, narrow)
 
 
@@ -523,7 +534,11 @@ def products_tile(walk: Walk) -> tuple[str, str]:
     name = f"products_f32_{_shape_name(walk)}"
     head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"
     wide = product_lines(walk, FLOATS, "{0}") + _sum_stores(walk, "STORE_F32")
-    return _function(walk, name, head, wide, sums_lines(walk, FLOATS, "0"))
+    narrow = [
+        f"#if {NEON}", *neon_floats.sums_lines(walk), "#else",
+        *sums_lines(walk, FLOATS, "0"), "#endif",
+    ]  # fmt: skip
+    return _function(walk, name, head, wide, narrow)
 
 
 def _shape_name(walk: Walk) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import block_diagonal
+from ceras_ir.backends.c.neon_floats import tile_cost
 from ceras_ir.backends.c.register_tiles import (
     LANES_PER_VECTOR,
     Stores,
@@ -187,6 +188,23 @@ class Nest:
             fits = [n for n in stacked if n * columns <= MAX_LONG_POSITIONS or n == t.rows]
             rows = min(fits, key=lambda n: (-(-self.strip // n) * n, -n))
         return replace(self, tile=replace(t, columns=columns, rows=rows))
+
+    def with_arm_tiles(self) -> "Nest":
+        """
+        Return the loops with tiles of more positions for float kernels of 64-bit Arm, which compute
+        a few positions in each pass.
+        """
+        t, total = self.tile, self.rows if self.columns == 1 else self.columns
+        most = self.max_tile_rows if self.columns == 1 else self.columns
+        counts = range(1, min(most, MAX_LONG_POSITIONS) + 1)
+        count = min(counts, key=lambda n: (-(-total // n) * tile_cost(n), -n))
+        if self.columns > 1:
+            rows = t.rows if count == self.columns else 1
+            return replace(self, tile=replace(t, columns=count, rows=rows))
+        strip = self.strip
+        if self.in_place and strip < self.rows:
+            strip = strip // count * count
+        return replace(self, tile=replace(t, rows=count), strip=strip)
 
     @property
     def is_product(self) -> bool:

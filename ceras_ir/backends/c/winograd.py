@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import gcd, inf
 
 from ceras_ir.backends.c.float_blocks import Block, memory_elements
-from ceras_ir.backends.c.float_tiled import activate, float_halo
+from ceras_ir.backends.c.float_tiled import activate, clamp_of, float_halo
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.neon_tiles import MAX_POSITIONS
+from ceras_ir.backends.c.neon_floats import MAX_POSITIONS, add_sums
 from ceras_ir.backends.c.register_tiles import (
     EIGHT_LANES,
     FLOAT_TILES,
@@ -182,7 +182,7 @@ class Winograd:
         strips = nest.images * -(-self.down // self.strip)
         tiles = -(-self.patches // tile.rows) * (nest.outputs // tile.width)
         # A position needs four products and a part of a load, each pass a load and the loop.
-        passes = sum(-(-count // MAX_POSITIONS) for count in small_positions(tile.rows))
+        passes = sum(-(-count // MAX_POSITIONS[4]) for count in small_positions(tile.rows))
         pass_cost = 2.25 + CALL_INSTRUCTIONS / nest.channels
         step = tile.blocks * (4.25 * tile.rows + pass_cost * passes)
         patch, filters, results = TRANSFORMS[self.size]
@@ -302,6 +302,7 @@ class Winograd:
         _, patch, panel = self.sizes
         walk = Walk(tile, 1, nest.channels, 0, nest.channels, nest.channels)
         add_products(layer.kernels, walk, FLOATS)
+        add_sums(layer.kernels, walk)
         products = layer.kernels.add(*products_tile(walk), FLOAT_TILES)
         last = self.patches - tile.rows
         body = [
@@ -348,8 +349,7 @@ class Winograd:
         kernel = self._kernel
         layer.kernels.use(kernel)
         halo = float_halo(layer)
-        bounds = op.activation.clip_range if op.activation is not None else None
-        low, high = map(float_literal, bounds or (-inf, inf))
+        low, high = map(float_literal, clamp_of(op) or (-inf, inf))
         title = "Winograd" if size == 2 else "Large Winograd"
         layer.line(
             f"/* {title}: strips of {self.strip} x {self.across} patches, panels of {tile.width} "

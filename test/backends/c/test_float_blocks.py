@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from c_harness import Array, Values, check, constant, make_network
 from c_tiles import FLAGS, SANITIZED, X86
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.float_blocks import (
@@ -57,8 +57,10 @@ def fused(x: Array, w: Array, bias: Array) -> Array:
     return sums
 
 
-@pytest.mark.parametrize("shape", PRODUCTS)
-def test_bits_of_products(shape: tuple[int, int, int]):
+def products(shape: tuple[int, int, int]) -> tuple[ModuleOp, dict[str, Array], list[Array]]:
+    """
+    Return a network of products of `shape` (rows, products per sum, outputs), inputs and results.
+    """
     rows, k, outputs = shape
     rng = np.random.default_rng(k)
     weights = rng.normal(0, k**-0.5, (outputs, k)).astype(np.float32)
@@ -77,10 +79,16 @@ def test_bits_of_products(shape: tuple[int, int, int]):
         "input0": rng.normal(size=(rows, k)).astype(np.float32),
         "input1": rng.normal(size=(rows, outputs)).astype(np.float32),
     }
-    found = list(check(module, inputs, tolerance=ROUNDING, flags=AVX2).values())
     sums = fused(inputs["input0"], weights, bias)
-    np.testing.assert_array_equal(found[0], sums)
-    np.testing.assert_array_equal(found[1], np.clip(np.add(sums, inputs["input1"]), -0.5, 0.75))
+    return module, inputs, [sums, np.clip(np.add(sums, inputs["input1"]), -0.5, 0.75)]
+
+
+@pytest.mark.parametrize("shape", PRODUCTS)
+def test_bits_of_products(shape: tuple[int, int, int]):
+    module, inputs, expected = products(shape)
+    found = check(module, inputs, tolerance=ROUNDING, flags=AVX2).values()
+    for result, sums in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(result, sums)
 
 
 CONVOLUTIONS = [
@@ -93,15 +101,14 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("build", ["avx2", "native", "openmp"])
-@pytest.mark.parametrize("layer", range(len(CONVOLUTIONS)))
-def test_convolutions(layer: int, build: str):
+def convolution(layer: int) -> ModuleOp:
+    """Return a network of a convolution of `CONVOLUTIONS`."""
     shape, outputs, kernel, stride, dilation, groups = CONVOLUTIONS[layer]
     rng = np.random.default_rng(layer)
     size = (outputs, *kernel, shape[3] // groups)
     weights = rng.normal(0, np.prod(size[1:]) ** -0.5, size).astype(np.float32)
     before = dilation * (kernel[0] - 1) // 2
-    module = make_network(
+    return make_network(
         [(f32, shape)],
         lambda x: [
             Conv2dOp(
@@ -111,8 +118,13 @@ def test_convolutions(layer: int, build: str):
             ).result
         ],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("build", ["avx2", "native", "openmp"])
+@pytest.mark.parametrize("layer", range(len(CONVOLUTIONS)))
+def test_convolutions(layer: int, build: str):
     flags = {"avx2": AVX2, "native": FLAGS, "openmp": (*AVX2, "-fopenmp")}[build]
-    check(module, tolerance=ROUNDING, flags=flags)
+    check(convolution(layer), tolerance=ROUNDING, flags=flags)
 
 
 def test_groups_of_windows():

@@ -1,22 +1,24 @@
 """Test kernels of 64-bit Arm against the interpreter: each variant, run under qemu."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.c.test_float_blocks import CONVOLUTIONS, PRODUCTS, ROUNDING, convolution, products
 from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
-from c_harness import Values, constant, make_network, needs_aarch64, place, random_inputs
+from c_harness import Array, Values, constant, make_network, needs_aarch64, place, random_inputs
 from c_tiles import TIES, tied_layers
 from cross import AARCH64, Cross
 from firmware import write_files
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.values import filled
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
@@ -24,7 +26,7 @@ from ceras_ir.network.function import main_function
 
 pytestmark = pytest.mark.slow
 
-PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
+INSTRUCTIONS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
 
 GUARDED = """\
 /* Runs the model on arrays after which, or before which, a page cannot be accessed. */
@@ -99,7 +101,7 @@ WORDS = UniformType(1.0, 3000, storage=IntegerType(16))
 
 @needs_aarch64
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("name", INSTRUCTIONS)
 @pytest.mark.parametrize("element", (UNSIGNED, WORDS), ids=("unsigned", "words"))
 def test_other_inputs(element: UniformType, name: str, tmp_path: Path):
     compare(network(element), AARCH64, name, tmp_path)
@@ -148,9 +150,53 @@ def test_a_last_strip_shorter_than_a_long_tile(rows: int, tmp_path: Path):
 def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
     compare(network(UniformType(1.0, -7)), AARCH64, name, tmp_path)
     text = AARCH64.assembly(tmp_path, AARCH64.builds[name])
-    for choice, instruction in PRODUCTS.items():
+    for choice, instruction in INSTRUCTIONS.items():
         assert f"\t{instruction}\t" in text or choice != name
     assert ("bl\tdepthwise_row_" in text) == (name != "portable")
+
+
+@needs_aarch64
+@pytest.mark.parametrize("shape", [*PRODUCTS, (49, 20, 24), (72, 9, 40), (11, 33, 21)])
+def test_bits_of_float_products(shape: tuple[int, int, int], tmp_path: Path):
+    """Fused products are added in order, also in passes that overlap and in parts of 16 outputs."""
+    module, inputs, expected = products(shape)
+    found = run_guarded(place(module), inputs, AARCH64, "neon", tmp_path)
+    for result, sums in zip(found.values(), expected, strict=True):
+        np.testing.assert_array_equal(result, sums)
+
+
+@needs_aarch64
+@pytest.mark.parametrize("bounds", [(0.0, 6.0), (-1.0, -0.0), (-0.0, 0.0)])
+def test_signs_of_clipped_zeros(bounds: tuple[float, float], tmp_path: Path):
+    """Bounds replace only values outside of them: zeros keep the sign."""
+    rows = np.array([-1.0, -0.0, 0.0, 1.0], np.float32)[:, None] * np.eye(1, 16, dtype=np.float32)
+    weights = np.zeros((16, 16), np.float32)
+    weights[:, 0] = 2.0
+    bias, clip = np.full(16, -0.0, np.float32), FunctionAttr(Function.CLIP, bounds)
+
+    def build(x: SSAValue) -> Values:
+        w, b = constant(weights), constant(bias)
+        return [graph.MatmulOp(x, w, b, result_element=f32, activation=clip).result]
+
+    module = place(make_network([(f32, rows.shape)], build))
+    (found,) = run_guarded(module, {"input0": rows}, AARCH64, "neon", tmp_path).values()
+    sums = np.full((4, 16), -0.0, np.float32)
+    for k in range(16):
+        sums = np.multiply.outer(rows[:, k], weights[:, k]) + sums
+    low, high = np.float32(bounds)
+    expected = np.where(sums < low, low, np.where(sums > high, high, sums))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+@needs_aarch64
+@pytest.mark.parametrize("layer", range(len(CONVOLUTIONS)))
+def test_float_convolutions(layer: int, tmp_path: Path):
+    module = place(convolution(layer))
+    sample = random_inputs(module)
+    found = run_guarded(module, sample, AARCH64, "neon", tmp_path)
+    for key, expected in run(module, sample).items():
+        np.testing.assert_allclose(found[key], expected, ROUNDING, ROUNDING, err_msg=key)
 
 
 def guarded(folder: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Path:
@@ -166,20 +212,27 @@ def guarded(folder: Path, inputs: Sequence[TensorInfo], outputs: Sequence[Tensor
     return path
 
 
-def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
-    """Compare results on values of which half are extremes."""
-    place(module)
+def run_guarded(
+    module: ModuleOp, sample: Mapping[str, Array], cross: Cross, name: str, work: Path
+) -> dict[str, Array]:
+    """Return the results of C with the kernels `name` on another processor."""
     main = main_function(module)
     files = emit(module, COptions(workspace=1 << 14))
     write_files(files, work)
     ends = network_inputs(main), network_outputs(main)
     program = cross.build(work, guarded(work, *ends), (*cross.builds[name], "-O1"))
+    return cross.run(program, sample, *ends)
+
+
+def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
+    """Compare results on values of which half are extremes."""
+    place(module)
     sample = random_inputs(module)
     rng = np.random.default_rng(1)
     for key, array in sample.items():
         info = np.iinfo(array.dtype.name)
         extreme = np.where(rng.random(array.shape) < 0.5, info.min, info.max)
         sample[key] = np.where(rng.random(array.shape) < 0.5, extreme, array).astype(array.dtype)
-    got = cross.run(program, sample, *ends)
+    got = run_guarded(module, sample, cross, name, work)
     for key, expected in run(module, sample).items():
         np.testing.assert_array_equal(got[key], expected, err_msg=key)

@@ -3,6 +3,9 @@
 #if MODEL_F32
 #if MODEL_NEON
 #include <arm_neon.h>
+/* NaN is preserved, and -0 if the lower bound is 0. The upper bound must not be -0. */
+#define NEON_AT_LEAST(v, low) vbslq_f32(vcltq_f32(v, low), low, v)
+#define NEON_AT_MOST(v, high) vminq_f32(v, high)
 #endif
 typedef float model_f32v __attribute__((vector_size(4 * MODEL_F32)));
 typedef float model_f32u __attribute__((vector_size(4 * MODEL_F32), aligned(4), may_alias));
@@ -32,11 +35,8 @@ typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #define AT_MOST(v, high) ((model_f32v)__builtin_ia32_minps256(high, v))
 #elif MODEL_NEON
 #define AT_LEAST(v, low) \
-  ((model_f32v)vbslq_f32(vcltq_f32((float32x4_t)(v), (float32x4_t)(low)), (float32x4_t)(low), \
-                         (float32x4_t)(v)))
-#define AT_MOST(v, high) \
-  ((model_f32v)vbslq_f32(vcgtq_f32((float32x4_t)(v), (float32x4_t)(high)), (float32x4_t)(high), \
-                         (float32x4_t)(v)))
+  ((model_f32v)NEON_AT_LEAST((float32x4_t)(v), (float32x4_t)(low)))
+#define AT_MOST(v, high) ((model_f32v)NEON_AT_MOST((float32x4_t)(v), (float32x4_t)(high)))
 #else
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)
 #define AT_MOST(v, high) SELECT((v) > (high), high, v)

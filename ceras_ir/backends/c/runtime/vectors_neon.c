@@ -9,6 +9,20 @@ typedef int32_t model_neon_word __attribute__((aligned(1), may_alias));
 #define NEON_FLIPPED(v) veorq_s8(v, vdupq_n_s8(-128))
 /* Loads after it remain after it, so that registers hold the weights of a step only. */
 #define NEON_ORDER __asm__ volatile("" ::: "memory");
+/* Loads four or two vectors of weights, and advances by `width` floats. */
+#if defined(__clang__)
+#define NEON_NEXT_4(v, w, width) (v = vld1q_f32_x4(w), w += (width))
+#define NEON_NEXT_2(v, w, width) (v = vld1q_f32_x2(w), w += (width))
+#else
+/* gcc needs a further instruction to advance. Loads remain in order, so that registers hold the
+ * weights of a step only. */
+#define NEON_NEXT_4(v, w, width) \
+  __asm__ volatile("ld1 {%S0.4s - %V0.4s}, [%1], %2" \
+                   : "=w"(v), "+r"(w) : "r"(4 * (int64_t)(width)) : "memory")
+#define NEON_NEXT_2(v, w, width) \
+  __asm__ volatile("ld1 {%S0.4s - %T0.4s}, [%1], %2" \
+                   : "=w"(v), "+r"(w) : "r"(4 * (int64_t)(width)) : "memory")
+#endif
 /* Vectors of 4 j outputs, and of the 16 bytes from two rows. */
 #define NEON_STORE_SUMS(p, a, b, c, d) \
   (vst1q_s32(p, a), vst1q_s32((p) + 4, b), vst1q_s32((p) + 8, c), vst1q_s32((p) + 12, d))
