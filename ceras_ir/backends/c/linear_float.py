@@ -24,6 +24,7 @@ from ceras_ir.backends.c.float_tiled import (
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.machines import COptions
+from ceras_ir.backends.c.neon_windows import HeldWindows, times
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS, NEON, RVV
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_loops import is_shared
@@ -65,7 +66,10 @@ def print_float_depthwise(
         bias = layer.array("bias", np.zeros(channels, np.float32), "float")
     vectors = partial(_print_vectors, layer, op, (x, y, w, bias), epilogue)
     with layer.variants(f"{FLOAT_VECTORS} && {FLOAT_LANES} <= {channels}") as otherwise:
-        vectors()
+        with layer.variants(NEON) as others:
+            vectors(for_arm=True)
+            others()
+            vectors()
         otherwise()
         with layer.variants(RVV) as portable:
             vectors(has_tiles=False)
@@ -113,10 +117,11 @@ def _print_vectors(
     epilogue: FloatEpilogue,
     *,
     has_tiles: bool = True,
+    for_arm: bool = False,
 ) -> None:
     """
     Print a depthwise convolution in vectors: windows without padding in tiles, if `has_tiles`, the
-    others one by one.
+    others one by one. `for_arm` selects the tiles of 64-bit Arm for complete windows.
     """
     x, y, w, bias = names
     images, height, width, channels = shape_of(op.input)
@@ -168,12 +173,22 @@ def _print_vectors(
         sizes = f"{kernel_w}, {dilation_w * channels}, {stride_w * channels}, "
         if dilation_w == 1 and kernel_w <= MAX_UNROLLED_TAPS:
             way, sizes = replace(way, columns=kernel_w, stride=stride_w), ""
-        function = layer.kernels.add(*way.function(), FLOAT_VECTORS)
-        lines += [
-            f"{function}({y} + n * {size}{start}, from + {at}, taps, {bias}, {len(along)}, "
-            f"{count}, {dilation_h * line},",
-            f"  {sizes}{channels}{f', {low}, {high}' if clamp is not None else ''});",
-        ]
+        ends = f"{channels}{f', {low}, {high}' if clamp is not None else ''});"
+        places = f"{y} + n * {size}{start}, from + {at}, taps, {bias}, {len(along)}"
+        held: HeldWindows | None = None
+        if for_arm and dilation_w == 1:
+            kernel, has_clamp = (kernel_h, kernel_w), clamp is not None
+            held = HeldWindows.of(len(along), kernel, stride_w, has_clamp=has_clamp)
+        if held is not None:
+            call = f"{held.add(layer.kernels)}({places}, {dilation_h * line}, {ends}"
+            lines.append(call if count == str(kernel_h) else f"if ({count} == {kernel_h}) {call}")
+        if held is None or count != str(kernel_h):
+            function = layer.kernels.add(*way.function(), FLOAT_VECTORS)
+            lines += [
+                *(["else"] if held is not None else []),
+                f"{function}({places}, {count}, {dilation_h * line},",
+                f"  {sizes}{ends}",
+            ]
     lines += [*edges(0, along.start), *edges(along.stop, columns)]
     if clamp is None:
         lines += epilogue(f"n * {size}", f"(n + 1) * {size}")
@@ -223,7 +238,7 @@ class _Windows:
                 "MODEL_ROLLED",
                 "for (int32_t kx = 0; kx < columns; ++kx, tap += column, w += channels) {",
                 "  const model_f32v v = LOAD_F32(w);",
-                *(f"  s{p} = FMA(s{p}, LOAD_F32(tap{_times(p, 'step')}), v);" for p in range(size)),
+                *(f"  s{p} = FMA(s{p}, LOAD_F32(tap{times(p, 'step')}), v);" for p in range(size)),
                 "}",
             ]
             step = "step"
@@ -252,7 +267,7 @@ class _Windows:
             "      }",
             "      float *const to = y + at * channels + c;",
             *(
-                f"      STORE_F32(to{_times(p, 'channels')}, {result});"
+                f"      STORE_F32(to{times(p, 'channels')}, {result});"
                 for p, result in enumerate(results)
             ),
             "    }",
@@ -264,19 +279,14 @@ class _Windows:
 
     def _tap(self, column: int) -> list[str]:
         """Return the statements for a tap of all windows of a tile."""
-        places = (_times(p * self.stride + column, "channels") for p in range(self.positions))
+        places = (times(p * self.stride + column, "channels") for p in range(self.positions))
         return [
-            f"const model_f32v v{column} = LOAD_F32(w{_times(column, 'channels')});",
+            f"const model_f32v v{column} = LOAD_F32(w{times(column, 'channels')});",
             *(
                 f"s{p} = FMA(s{p}, LOAD_F32(from{place}), v{column});"
                 for p, place in enumerate(places)
             ),
         ]
-
-
-def _times(count: int, name: str) -> str:
-    """Return the end of a C sum, such as `" + 2 * name"`."""
-    return f" + {count} * {name}" if count > 1 else f" + {name}" if count else ""
 
 
 END = "(first + count) * {}"
