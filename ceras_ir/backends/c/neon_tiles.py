@@ -29,14 +29,14 @@ VECTORS = range(4)
 class Body:
     """
     The C statements of a tile: before the loops over the steps of a window, in a loop over single
-    steps, and after the loops. `several` are those of a loop over several `steps`, before it.
+    steps, and after the loops. `several` are loops over several steps before it, with the number of
+    steps.
     """
 
     start: Sequence[str]
     single: Sequence[str]
     stores: Sequence[str]
-    several: Sequence[str] = ()
-    steps: int = 1
+    several: Sequence[tuple[int, Sequence[str]]] = ()
     positions: int = 0
     """The positions of a pass, of which the last may overlap with the previous; or 0 for all."""
     is_packed: bool = False
@@ -190,7 +190,7 @@ def _dots(positions: int, lanes: Lanes) -> Body:
         several += _dot_lines(each, f"w{step}", step)
     single = [*_inputs(each, lanes, "WORD"), "const int8x16x4_t w0 = vld1q_s8_x4(w);"]
     single += _dot_lines(each, "w0", None)
-    return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
+    return Body(_biased(each), single, _stores(positions), ((STEPS, several),), positions)
 
 
 def _matrices(positions: int, lanes: Lanes, *, is_packed: bool = False) -> Body:
@@ -244,7 +244,7 @@ def _matrices(positions: int, lanes: Lanes, *, is_packed: bool = False) -> Body:
         for p in pairs
         for i in range(2)
     ]
-    return Body(start, single, stores, several, STEPS, is_packed=is_packed)
+    return Body(start, single, stores, ((STEPS, several),), is_packed=is_packed)
 
 
 def _vector(name: str, vector: int, step: int, lanes: Lanes) -> str:
@@ -271,18 +271,34 @@ def _long(positions: int, lanes: Lanes) -> Body:
     start = [
         f"int32x4_t {', '.join(f's{p}_{m} = vdupq_n_s32(0)' for m in range(8))};" for p in each
     ]
-    single = _inputs(each, lanes, "WORD")
-    several = list(single)
-    several += ["int16x8_t t;"] if not lanes.is_full else []
-    several += [_input("y", p, lanes, "WORD", lanes.step) for p in each]
     add = "NEON_ADD_PAIR" if not lanes.is_full else "NEON_ADD_EACH"
+    temporary = ["int16x8_t t;"] if not lanes.is_full else []
+
+    def pair(step: int) -> list[str]:
+        lines: list[str] = []
+        for b in VECTORS:
+            lines += _two_steps(b, step, lanes)
+            lines += [
+                f"{add}(s{p}_{2 * b}, s{p}_{2 * b + 1}, c{b}, x{p}, d{b}, y{p});" for p in each
+            ]
+        return lines
+
+    several = [*temporary]
+    several += [f"{_input('q', p, lanes, 'LOAD')[6:]} NEON_HELD(q{p});" for p in each]
+    for step in range(0, STEPS, 2):
+        several.append("{")
+        several += [
+            f"const int8x16_t {name}{p} = NEON_ELEMENT(q{p}, {step + at});"
+            for p in each
+            for at, name in enumerate("xy")
+        ]
+        several += [*pair(step), "}"]
+    single = _inputs(each, lanes, "WORD")
+    two = [*temporary, *single, *(_input("y", p, lanes, "WORD", lanes.step) for p in each)]
+    two += pair(0)
     for b in VECTORS:
-        several += _two_steps(b, 0, lanes)
         single.append(_vector("c", b, 0, lanes))
-        for p in each:
-            sums = f"s{p}_{2 * b}, s{p}_{2 * b + 1}"
-            several.append(f"{add}({sums}, c{b}, x{p}, d{b}, y{p});")
-            single.append(f"NEON_ADD({sums}, c{b}, x{p});")
+        single += [f"NEON_ADD(s{p}_{2 * b}, s{p}_{2 * b + 1}, c{b}, x{p});" for p in each]
     stores = [
         f"NEON_STORE_SUMS({_to(p)}, "
         + ", ".join(
@@ -292,7 +308,7 @@ def _long(positions: int, lanes: Lanes) -> Body:
         + ");"
         for p in each
     ]
-    return Body(start, single, stores, several, 2, positions)
+    return Body(start, single, stores, ((STEPS, several), (2, two)), positions)
 
 
 def _words(positions: int) -> Body:
@@ -322,7 +338,7 @@ def _words(positions: int) -> Body:
     for element in range(WORDS.step):
         single += [f"const int16_t v{p}_{element} = *({_place('at', p, element)});" for p in each]
         single += products("w0", element, "n", f"v{{p}}_{element}")
-    return Body(_biased(each), single, _stores(positions), several, STEPS, positions)
+    return Body(_biased(each), single, _stores(positions), ((STEPS, several),), positions)
 
 
 def neon_output(stores: Stores) -> Iterator[str]:

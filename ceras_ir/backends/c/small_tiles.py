@@ -102,7 +102,8 @@ def _function(
     lines.append(f"    const {lanes.element} *at = {'part' if has_pieces else 'x'};")
     if body.several:
         lines.append("    int32_t i = 0;")
-        lines += loop(f"; i + {body.steps - 1}", body.steps, body.several)
+    for count, several in body.several:
+        lines += loop(f"; i + {count - 1}", count, several)
     lines += loop(";" + " i" if body.several else "int32_t i = 0; i", 1, body.single)
     lines += ["    }"] if has_pieces else []
     lines += ["  }", *(f"  {line}" for line in body.stores)]

@@ -5,6 +5,8 @@
 typedef int32_t model_neon_word __attribute__((aligned(1), may_alias));
 #define NEON_WORD(p) \
   vreinterpretq_s8_s32(vdupq_n_s32(*(const model_neon_word *)(const void *)(p)))
+#define NEON_ELEMENT(v, i) vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(v), i))
+#define NEON_HELD(v) __asm__("" : "+w"(v))
 #define NEON_LOAD(p) vld1q_s8((const int8_t *)(p))
 #define NEON_FLIPPED(v) veorq_s8(v, vdupq_n_s8(-128))
 /* Loads after it remain after it, so that registers hold the weights of a step only. */
