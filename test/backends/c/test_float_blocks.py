@@ -3,6 +3,8 @@ Test float layers on vectors of 8 lanes: incomplete blocks of outputs, groups of
 windows. The bits are those of fused products in the order of the window.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from c_harness import Array, Values, check, constant, make_network
@@ -57,7 +59,7 @@ def fused(x: Array, w: Array, bias: Array) -> Array:
     return sums
 
 
-def products(shape: tuple[int, int, int]) -> tuple[ModuleOp, dict[str, Array], list[Array]]:
+def products(shape: tuple[int, int, int]) -> tuple[ModuleOp, Mapping[str, Array], list[Array]]:
     """
     Return a network of products of `shape` (rows, products per sum, outputs), inputs and results.
     """

@@ -183,7 +183,7 @@ def test_signs_of_clipped_zeros(bounds: tuple[float, float], tmp_path: Path):
     sums = np.full((4, 16), -0.0, np.float32)
     for k in range(16):
         sums = np.multiply.outer(rows[:, k], weights[:, k]) + sums
-    low, high = np.float32(bounds)
+    low, high = map(np.float32, bounds)
     expected = np.where(sums < low, low, np.where(sums > high, high, sums))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
@@ -196,7 +196,8 @@ def test_float_convolutions(layer: int, tmp_path: Path):
     sample = random_inputs(module)
     found = run_guarded(module, sample, AARCH64, "neon", tmp_path)
     for key, expected in run(module, sample).items():
-        np.testing.assert_allclose(found[key], expected, ROUNDING, ROUNDING, err_msg=key)
+        both = (np.asarray(array, np.float32) for array in (found[key], expected))
+        np.testing.assert_allclose(*both, rtol=ROUNDING, atol=ROUNDING, err_msg=key)
 
 
 def guarded(folder: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Path:
