@@ -83,6 +83,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "set-functions",
         "set-precision",
     ),
+    "ceras_ir.transforms.quantization.set_activation_bits": ("set-activation-bits",),
     "ceras_ir.transforms.quantization.set_weight_bits": ("set-weight-bits",),
     "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),

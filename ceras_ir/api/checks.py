@@ -266,6 +266,7 @@ def compare(
             recipe=(),
             int16=(),
             float=(),
+            activation_bits=(),
             weight_bits=(),
             budget=None,
         )

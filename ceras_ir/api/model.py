@@ -218,7 +218,11 @@ class Model:
                 seconds = time.monotonic() - start_time
                 named = self._chosen
                 remedy_options = replace(
-                    chosen, int16=named.int16, float=named.float, weight_bits=named.weight_bits
+                    chosen,
+                    int16=named.int16,
+                    float=named.float,
+                    activation_bits=named.activation_bits,
+                    weight_bits=named.weight_bits,
                 )
                 raise remedied(error, self._source.clone, remedy_options, seconds) from None
             return compiled_of(built, [] if self._files is None else [self._files])

@@ -27,6 +27,7 @@ from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization_options import (
     REMOVED_FLAGS,
+    ActivationBitsOptions,
     BudgetOptions,
     LayerOptions,
     RecipeOptions,
@@ -111,6 +112,7 @@ def add_scheme(group: ArgumentContainer) -> None:
         RowsOptions,
         LayerOptions,
         WeightOptions,
+        ActivationBitsOptions,
         BudgetOptions,
     ):
         add_options(group, cls)

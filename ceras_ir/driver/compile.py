@@ -68,7 +68,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.targets.protocol import PLACED, Stage, require_members
-from ceras_ir.transforms.quantization_options import MAX_WEIGHT_BITS
+from ceras_ir.transforms.quantization_options import MAX_BITS
 
 if TYPE_CHECKING:
     from ceras_ir.pipeline.build import Build
@@ -363,7 +363,7 @@ def trials(
     `totals` has the sizes of the network and of the board.
     """
     narrow = "--weight-bits 4"
-    packs = min(options.target.arithmetic.weight_widths) < MAX_WEIGHT_BITS
+    packs = min(options.target.arithmetic.weight_widths) < MAX_BITS
     loss = f"ceras-compare {narrow} prints the loss of accuracy"
     if options.is_quantized:
         if options.io == "model":

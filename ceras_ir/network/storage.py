@@ -6,8 +6,8 @@ Access the attributes that specify how the values of a network are stored.
 - `graph.zero_point = Z : i64`: the integer that represents 0; by default 0.
 - `graph.affine = array<i64: E, Z>`: the exponent and zero point with the smallest error, if a zero
   point stores the value better.
-- `graph.precision`: "i16" for a value in 16 bits, which otherwise has 8. "f32" keeps an operation
-  in float; quantized consumers use 8 bits, or 16 bits with "f32,i16".
+- `graph.precision`: the bits of a value, which otherwise has 8: "i16", or "i2" to "i7". "f32" keeps
+  an operation in float; quantized consumers use 8 bits, or 16 bits with "f32,i16".
 
 The attributes are attached to the operation that defines the value, or to the argument.
 """
@@ -313,7 +313,7 @@ def _malformed(value: SSAValue, message: str) -> InputError:
     return InputError([Finding(node_name(value.owner), value.owner.name, message)])
 
 
-PRECISION, FLOAT, INT16 = "graph.precision", "f32", "i16"
+PRECISION, FLOAT = "graph.precision", "f32"
 
 FLOAT_REASON = "graph.float_reason"
 """The reason, for the report, why `graph.precision` keeps an operation in float."""
@@ -345,7 +345,7 @@ def keep_in_float(op: Operation, reason: str) -> None:
     Mark an operation to remain in float when the network is quantized. `reason` is a text for the
     report.
     """
-    words = f"{FLOAT},{INT16}" if width(op.results[0]) == WIDE else FLOAT
+    words = f"{FLOAT},{_word(WIDE)}" if width(op.results[0]) == WIDE else FLOAT
     op.attributes[PRECISION] = StringAttr(words)
     op.attributes[FLOAT_REASON] = StringAttr(reason)
 
@@ -371,18 +371,40 @@ def keep_layer_in_float(op: Operation, reason: str) -> None:
         keep_in_float(consumers[0], reason)
 
 
+def _word(bits: int) -> str:
+    return f"i{bits}"
+
+
+WIDTHS = {_word(bits): bits for bits in (*range(2, NARROW + 1), WIDE)}
+"""The words of `graph.precision` for bits of values."""
+
+
 def width(value: SSAValue) -> int:
-    """Return the number of bits, 8 or 16, in which a value of the float network will be stored."""
-    return WIDE if INT16 in _words(attributes_of(value).get(PRECISION)) else NARROW
+    """
+    Return the number of bits, 2 to 8 or 16, in which a value of the float network will be stored.
+    """
+    words = _words(attributes_of(value).get(PRECISION))
+    return next((WIDTHS[word] for word in words if word in WIDTHS), NARROW)
 
 
 def set_width(value: SSAValue, bits: int) -> None:
-    """Mark a value of the float network to be stored in 8 or 16 bits."""
+    """Mark a value of the float network to be stored in 2 to 8, or in 16 bits."""
     if width(value) == bits:
         return
-    words = [word for word in _words(attributes_of(value).get(PRECISION)) if word != INT16]
-    words += [INT16] if bits == WIDE else []
+    words = [word for word in _words(attributes_of(value).get(PRECISION)) if word not in WIDTHS]
+    words += [_word(bits)] if bits != NARROW else []
     set_attribute(value, PRECISION, StringAttr(",".join(words)) if words else None)
+
+
+def fitting_value_exponent(value: SSAValue, bounds: tuple[float, float]) -> int:
+    """
+    Return the smallest exponent of the scale of `value` that clips nothing in `bounds`, for the
+    bits of the value. 16 bits represent twice the bounds.
+    """
+    bits, magnitude = width(value), max(-bounds[0], bounds[1])
+    if bits == WIDE:
+        return fitting_exponent(magnitude) - EXTRA_FRACTION_BITS
+    return fitting_exponent(magnitude, signed_bounds(bits)[1])
 
 
 def widen(value: SSAValue) -> None:
@@ -394,9 +416,9 @@ def widen(value: SSAValue) -> None:
     set_width(value, WIDE)
     set_zero_point(value, 0)
     if observed is not None:
-        set_exponent(value, fitting_exponent(max(-observed[0], observed[1])) - EXTRA_FRACTION_BITS)
-    elif known is not None and old_width == NARROW:
-        set_exponent(value, known - EXTRA_FRACTION_BITS)
+        set_exponent(value, fitting_value_exponent(value, observed))
+    elif known is not None and old_width < WIDE:
+        set_exponent(value, known - (WIDE - old_width - HEADROOM_BITS))
 
 
 def narrow_exponent(value: SSAValue, exponent: int) -> int:
@@ -459,10 +481,6 @@ def factor_exponents(
     return source + excess // 2, weights + excess - excess // 2
 
 
-MIN_FAR_ZERO_POINT = 64
-"""A zero point from which int8 represents 1.5 times as much on a side."""
-
-
 class Storage(NamedTuple):
     """
     The storage of real values as integers: `real = 2**exponent * (stored - zero_point)`, in `bits`
@@ -484,27 +502,27 @@ class Storage(NamedTuple):
     def symmetric_exponent(self) -> int:
         """
         The exponent of the scale that represents the same range without a zero point. It is higher
-        by 1 if the zero point is at least `MIN_FAR_ZERO_POINT` away from 0, because half of the
-        symmetric integers would be unused.
+        by 1 if the zero point is at least 64 away from 0 in 8 bits (8 in 5 bits), so that the
+        integers represent 1.5 times as much on a side.
         """
-        return self.exponent + (abs(self.zero_point) >= MIN_FAR_ZERO_POINT)
+        return self.exponent + (abs(self.zero_point) >= 1 << self.bits - 2)
 
 
-def zero_point_of(low: float, exponent: int) -> int:
+def zero_point_of(low: float, exponent: int, bits: int = NARROW) -> int:
     """
-    Return the zero point at which the lowest int8, -128, represents `low` or slightly less, at the
-    scale `2**exponent`.
+    Return the zero point at which the lowest integer of `bits` bits, such as -128, represents `low`
+    or slightly less, at the scale `2**exponent`.
     """
-    return signed_bounds(NARROW)[0] + ceil(ldexp(-low, -exponent))
+    return signed_bounds(bits)[0] + ceil(ldexp(-low, -exponent))
 
 
 def common_storage(storages: list[Storage], bits: int) -> Storage:
     """
     Return a storage of `bits` bits that represents the ranges of all `storages`: it has the largest
-    scale. It has a zero point only if all `storages` have one and `bits` is 8.
+    scale. It has a zero point only if all `storages` have one and `bits` is at most 8.
     """
-    if bits != NARROW or any(s.zero_point == 0 for s in storages):
+    if bits > NARROW or any(s.zero_point == 0 for s in storages):
         return Storage(max(s.symmetric_exponent for s in storages), bits)
     exponent = max(s.exponent for s in storages)
     lowest = min(ldexp(s.element.low - s.zero_point, s.exponent) for s in storages)
-    return Storage(exponent, bits, zero_point_of(lowest, exponent))
+    return Storage(exponent, bits, zero_point_of(lowest, exponent, bits))

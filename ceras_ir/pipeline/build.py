@@ -347,7 +347,11 @@ def provenance(
     quantized = {"quantized": options.is_quantized}
     if options.is_quantized:
         quantized |= {"recipe": list(options.recipe), "silu": options.silu}
-        quantized |= {"rows": options.rows, "weight_bits": list(options.weight_bits)}
+        quantized |= {
+            "rows": options.rows,
+            "weight_bits": list(options.weight_bits),
+            "activation_bits": list(options.activation_bits),
+        }
     found: dict[str, object] = {
         "command": command_line(tool, argv),
         "versions": versions(),

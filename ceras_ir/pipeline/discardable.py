@@ -30,7 +30,7 @@ from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.network.pixels import PIXELS, Pixels
-from ceras_ir.network.storage import STORED_TYPE
+from ceras_ir.network.storage import STORED_TYPE, WIDTHS
 from ceras_ir.support.diagnostics import did_you_mean
 
 MAX_FINITE_EXPONENT = 1000
@@ -115,7 +115,7 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     PIXELS: Rule(
         "the conversion of pixels by take-images", lambda a: Pixels.of_attribute(a) is not None
     ),
-    "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
+    "graph.precision": _word(*WIDTHS, "f32", "f32,i16", "i16,f32"),
     "graph.range": _RANGE,
     "graph.requantizations": Rule(
         "counts before and after", lambda a: _numbers(a, IntegerAttr, "before", "after")

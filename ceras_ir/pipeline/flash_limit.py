@@ -26,7 +26,7 @@ from ceras_ir.support.diagnostics import (
     progress,
     remark,
 )
-from ceras_ir.transforms.quantization_options import MIN_WEIGHT_BITS
+from ceras_ir.transforms.quantization_options import MIN_BITS
 
 FLASH = "flash_bytes"
 
@@ -67,7 +67,7 @@ def within_flash(read: Callable[[], ModuleOp], options: BuildOptions) -> BuildOp
         )
     counts = {op.weights: prod(graph.shape_of(op.weights)) for op in layers}
     total = sum(counts.values())
-    least = total * MIN_WEIGHT_BITS // BYTE_BITS
+    least = total * MIN_BITS // BYTE_BITS
     good, too_large, budget = None, total, total + limit - size
     for number in progress(range(MAX_TRIALS), "searching widths of weights"):
         # The last trial has the smallest widths, unless a larger number of bytes fits.
@@ -92,7 +92,7 @@ def within_flash(read: Callable[[], ModuleOp], options: BuildOptions) -> BuildOp
     largest = max(layers, key=lambda op: counts[op.weights])
     least_text = f"{-(-size // 1024)}K"
     raise DoesNotFitError(
-        f"flash {size:,} bytes with weights of {MIN_WEIGHT_BITS} bits, the limit is {limit:,}",
+        f"flash {size:,} bytes with weights of {MIN_BITS} bits, the limit is {limit:,}",
         f"'{node_name(largest)}' with {counts[largest.weights]:,} weights",
         [f"--flash {least_text}, the smallest with weights of few bits"],
     )

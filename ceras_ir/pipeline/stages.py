@@ -128,11 +128,12 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     @property
     def keeps_precision(self) -> bool:
         """
-        Whether an option is given that affects only a quantized network: `int16`, `float` or
-        `budget`, and `weight_bits` if the target has no weights in blocks.
+        Whether an option is given that affects only a quantized network: `int16`, `float`,
+        `activation_bits` or `budget`, and `weight_bits` if the target has no weights in blocks.
         """
         weights = self.weight_bits and not self.target.arithmetic.blocks
-        return bool(self.int16 or self.float or weights or self.budget is not None)
+        layers = self.int16 or self.float or self.activation_bits or weights
+        return bool(layers or self.budget is not None)
 
     def applied(self) -> "BuildOptions":
         """Return the options for a network that was quantized with these options."""
@@ -140,6 +141,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             self,
             int16=(),
             float=(),
+            activation_bits=(),
             weight_bits=(),
             weight_bytes=None,
             flash=None,
@@ -214,15 +216,15 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.keeps_precision:
             raise UsageError(
-                "--int16, --float, --weight-bits and --budget need a quantized network: add "
-                "--quantize int8"
+                "--int16, --float, --activation-bits, --weight-bits and --budget need a quantized "
+                "network: add --quantize int8"
             )
 
     def _unmet(self, module: ModuleOp) -> dict[str, str]:
         """
         Map the conditions of options that do not hold for this network to the reasons, for
-        warnings. Raise `UsageError` for `--int16`, `--float` and `--weight-bits` if the model
-        already has the scales.
+        warnings. Raise `UsageError` for `--int16`, `--float`, `--activation-bits` and
+        `--weight-bits` if the model already has the scales.
         """
         from ceras_ir.transforms.quantization.analysis.qdq import (
             COMES_QUANTIZED,
@@ -238,8 +240,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             return unmet if self.silu == "hardswish" else {**unmet, SILU: COMPUTED_IN_FLOAT}
         # If scales become powers of two, the network is quantized again.
         if self.target.arithmetic.multipliers and carries_quantization(module):
-            if self.int16 or self.float or self.weight_bits:
-                raise UsageError(f"--int16, --float and --weight-bits: {COMES_QUANTIZED}")
+            if self.int16 or self.float or self.activation_bits or self.weight_bits:
+                raise UsageError(
+                    f"--int16, --float, --activation-bits and --weight-bits: {COMES_QUANTIZED}"
+                )
             return dict.fromkeys((SCALES, CALIBRATED, SILU), COMES_QUANTIZED)
         unmet = {} if self.calibration is not None else {SAMPLES: WITHOUT_SAMPLES}
         if self.recipe and CHOOSE_PRECISION not in self.recipe:
@@ -386,6 +390,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
             *_snapping(options),
             quantize_pass(options),
             *_widening(options, "weights"),
+            *(_widening(options, "activations") if options.activation_bits else ()),
         )
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":

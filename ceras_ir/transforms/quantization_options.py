@@ -280,13 +280,14 @@ class LayerOptions:
     """
 
 
-MIN_WEIGHT_BITS, MAX_WEIGHT_BITS = 2, 8
+MIN_BITS, MAX_BITS = 2, 8
+"""The bits that `--weight-bits` and `--activation-bits` accept."""
 
 
-def weight_widths(text: str) -> list[str]:
+def bit_widths(text: str) -> list[str]:
     """
-    Split the text of `--weight-bits`, such as `4,8:conv1`, at commas. Raise an `ArgumentTypeError`
-    if an entry has no width of 2 to 8 bits.
+    Split the text of `--weight-bits` or `--activation-bits`, such as `4,8:conv1`, at commas. Raise
+    an `ArgumentTypeError` if an entry has no width of 2 to 8 bits.
     """
     found = names(text)
     for entry in found:
@@ -298,16 +299,14 @@ def bits_and_layer(
     entry: str, error: Callable[[str], Exception] = UsageError
 ) -> tuple[int, str | None]:
     """
-    Return the bits and the name or pattern of layers in an entry of `--weight-bits`: `8:conv1`
-    gives `(8, "conv1")`, `4` gives `(4, None)`. Raise `error` for another form.
+    Return the bits and the name or pattern of layers in an entry of `--weight-bits` or
+    `--activation-bits`: `8:conv1` gives `(8, "conv1")`, `4` gives `(4, None)`. Raise `error` for
+    another form.
     """
     bits, colon, layer = entry.partition(":")
     has_form = bits.isdecimal() and (layer or not colon)
-    if not has_form or not MIN_WEIGHT_BITS <= int(bits) <= MAX_WEIGHT_BITS:
-        raise error(
-            f"weights have {MIN_WEIGHT_BITS} to {MAX_WEIGHT_BITS} bits, as BITS or BITS:LAYER, got "
-            f"'{entry}'"
-        )
+    if not has_form or not MIN_BITS <= int(bits) <= MAX_BITS:
+        raise error(f"expected {MIN_BITS} to {MAX_BITS} bits, as BITS or BITS:LAYER, got '{entry}'")
     return int(bits), layer or None
 
 
@@ -324,7 +323,7 @@ class WeightBitsOptions:
     """The option of `set-weight-bits` and `block-weights`."""
 
     weight_bits: tuple[str, ...] = option(
-        (), metavar="BITS[:LAYER],...", action="extend", read=weight_widths
+        (), metavar="BITS[:LAYER],...", action="extend", read=bit_widths
     )
     """
     Store the weights of these layers in 2 to 8 bits, named as for --int16; without LAYER, of all
@@ -335,6 +334,23 @@ class WeightBitsOptions:
     A later entry replaces an
     earlier one: `4,8:conv1,4:dense*`. The smallest layers are often the first, the last and
     depthwise layers, in which rounding adds most noise per byte.
+    """
+
+
+@options
+class ActivationBitsOptions:
+    """The option of `set-activation-bits`."""
+
+    activation_bits: tuple[str, ...] = option(
+        (), metavar="BITS[:LAYER],...", action="extend", read=bit_widths
+    )
+    """
+    Store the results of these layers in 2 to 8 bits, named as for --int16; without LAYER, of all
+    layers before the operands of the last layers; can be repeated.
+
+    Circuits (target dataflow) have products and streams of these bits; other targets store a byte
+    for each element. Graph inputs can be named. Operands and results of tables, and operands of
+    softmax, normalizations and products of activations, keep 8 bits. 6 bits usually lose nothing.
     """
 
 
@@ -416,6 +432,7 @@ class ArithmeticOptions(BoardOptions, TargetNameOptions):
 class QuantizationOptions(
     BudgetOptions,
     LayerOptions,
+    ActivationBitsOptions,
     WeightOptions,
     RowsOptions,
     SiluOptions,

@@ -155,7 +155,7 @@ def test_trials_of_options_are_logged(
 def test_weights_of_few_bits(model: ceras.Model, given: object, tmp_path: Path) -> None:
     quantized = model.quantize(SAMPLES, target="c", weight_bits=given)
     assert "!quant.uniform<i4:f32" in str(quantized)
-    with pytest.raises(ceras.UsageError, match="weights have 2 to 8 bits"):
+    with pytest.raises(ceras.UsageError, match="expected 2 to 8 bits"):
         model.quantize(SAMPLES, target="c", weight_bits=9)
 
 

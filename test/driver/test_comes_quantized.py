@@ -35,7 +35,8 @@ def test_layers_are_not_chosen(
 ) -> None:
     done = tool(*command, option, "node", *more)
     assert done.status == 2
-    assert f"--int16, --float and --weight-bits: {COMES_QUANTIZED}" in done.stderr
+    options = "--int16, --float, --activation-bits and --weight-bits"
+    assert f"{options}: {COMES_QUANTIZED}" in done.stderr
 
 
 def test_integers_at_the_border_need_no_option(

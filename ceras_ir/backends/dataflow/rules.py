@@ -45,16 +45,22 @@ supports.
 
 def why_not_int8(*values: SSAValue) -> str | None:
     """
-    Streams of averages, tables and requantizations must carry int8 with a per-tensor scale and zero
-    point.
+    Streams of tables and requantizations must carry int8 with a per-tensor scale and zero point.
     """
     for value in values:
         element = graph.quantized_element(value)
-        if element is None or element.storage.width.data != 8 or not element.is_signed:
+        if element is None or element.width != BYTE_BITS or not element.is_signed:
             return f"streams carry int8, got {graph.element_of(value)}: quantize to i8"
-        if element.is_per_axis:
-            return f"a stream has a single scale, got {element}: quantize per tensor"
-    return None
+    return why_not_stream(*values)
+
+
+def why_not_signed(*values: SSAValue) -> str | None:
+    """Streams of averages must carry signed integers of 2 to 8 bits with a per-tensor scale."""
+    for value in values:
+        element = graph.quantized_element(value)
+        if element is not None and not element.is_signed:
+            return f"averages are signed, got {element}: quantize to i{element.width}"
+    return why_not_integers(*values)
 
 
 def why_not_stream(*values: SSAValue) -> str | None:
@@ -228,7 +234,7 @@ def why_not_pool(op: Pool2dOp) -> str | None:
     """
     values = (op.input, op.result)
     is_maximum = op.function is Pool.MAX
-    reason = why_not_stream(*values) if is_maximum else why_not_int8(*values)
+    reason = why_not_stream(*values) if is_maximum else why_not_signed(*values)
     if (reason := reason or why_not_shape(op.input)) is not None:
         return reason
     if is_maximum:
@@ -377,6 +383,7 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_reshape,
     why_not_stream,
     why_not_integers,
+    why_not_signed,
     why_not_int8,
     why_not_shape,
 )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.onnx.values import Attribute, ModelBuilder
+from ceras_ir.backends.onnx.values import Attribute, ModelBuilder, stored_width
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -95,15 +95,16 @@ def add_clamp(
     """
     Add a Clip of the float tensor named `x` to the real values of the bounds of `requant`, and
     return the name of the result. `element` is the quantized type of the result; bounds that are
-    also its bounds are omitted, because QuantizeLinear applies them.
+    also those of the integers of ONNX are omitted, because QuantizeLinear applies them.
     """
 
     def real(stored: int) -> float:
         return float((stored - element.zero_point) * np.float32(element.scale))
 
     low, high = requant.low.data, requant.high.data
-    real_low = -np.inf if low == element.low else real(low)
-    real_high = np.inf if high == element.high else real(high)
+    held = element.widened(stored_width(element))
+    real_low = -np.inf if low == held.low else real(low)
+    real_high = np.inf if high == held.high else real(high)
     return add_clip(builder, x, real_low, real_high, name, shape)
 
 

@@ -441,7 +441,7 @@ def _text(
     makers = {source_of(value).owner: None for value in stored}
     nodes = ",".join(node_name(op) if isinstance(op, Operation) else name for op in makers)
     bits = min(storage.bits for storage in stored.values())
-    wider = f"store it in 16 bits (--int16 '{nodes}') or " if bits == NARROW else ""
+    wider = f"store it in 16 bits (--int16 '{nodes}') or " if bits <= NARROW else ""
     plural = "integer" if integers == 1 else "different integers"
     return (
         f"output '{name}'{part} has {integers} {plural} in {samples} samples, and {floats} "

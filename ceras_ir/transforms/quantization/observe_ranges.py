@@ -22,8 +22,13 @@ from ceras_ir.data.samples import Array
 from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, module_of, observed_values, states_of
-from ceras_ir.network.integer import fitting_exponent
-from ceras_ir.network.storage import exponent, interval, network_values, set_exponent
+from ceras_ir.network.storage import (
+    exponent,
+    fitting_value_exponent,
+    interval,
+    network_values,
+    set_exponent,
+)
 from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,
@@ -323,7 +328,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
             if known is None:
                 missing.append(value)
             else:
-                set_exponent(value, fitting_exponent(max(-known[0], known[1])))
+                set_exponent(value, fitting_value_exponent(value, known))
         if missing:
             self._synthetic(main, missing)
 

@@ -33,6 +33,7 @@ from ceras_ir.transforms.quantization.scales import (
     ChooseWeightExponentsPass,
     ChooseZeroPointsPass,
 )
+from ceras_ir.transforms.quantization.set_activation_bits import SetActivationBitsPass
 from ceras_ir.transforms.quantization.set_precision import (
     FitFunctionsPass,
     SetFunctionsPass,
@@ -45,7 +46,7 @@ from ceras_ir.transforms.quantization.widen_weights import KeepWeightsPass
 from ceras_ir.transforms.quantization_options import (
     CHOOSE_PRECISION,
     CHOOSE_ROW_EXPONENTS,
-    MIN_WEIGHT_BITS,
+    MIN_BITS,
     OPTIONAL_PASSES,
     REMOVED_OPTIONS,
     ROUND_WEIGHTS,
@@ -177,6 +178,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 SetFunctionsPass, self, rows=self._rows, narrow=narrow, **self._offering()
             ),
             KeepInFloatPass(self.int16, rules=kept),
+            *self._activation_bits(),
             *self._weight_bits(),
             KeepWeightsPass(self._arithmetic.channel_shifts, self._has_factors),
             # Scales of activations.
@@ -217,10 +219,15 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         )
         return tuple(p for p in everything if p.name not in OPTIONAL_PASSES or p.name in optional)
 
+    def _activation_bits(self) -> Iterator[ModulePass]:
+        """Yield the pass that sets the widths of activations, if it is requested."""
+        if self.activation_bits:
+            yield with_options_of(SetActivationBitsPass, self)
+
     def _weight_bits(self) -> Iterator[ModulePass]:
         """Yield the pass that chooses the widths of weights, if it is requested."""
         if self.weight_bits or self.weight_bytes is not None:
-            stored = [w for w in self._arithmetic.weight_widths if w >= MIN_WEIGHT_BITS]
+            stored = [w for w in self._arithmetic.weight_widths if w >= MIN_BITS]
             parts = OCTAVE_PARTS if self._has_factors else 1
             yield with_options_of(
                 SetWeightBitsPass, self, widths=tuple(sorted(stored)), octave_parts=parts

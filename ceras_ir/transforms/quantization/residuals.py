@@ -16,19 +16,17 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.function import quantized_layers
 from ceras_ir.network.integer import (
-    fitting_exponent,
     least_squares_exponent,
     row_exponents_within,
     squared_error,
     weight_bounds,
 )
 from ceras_ir.network.storage import (
-    EXTRA_FRACTION_BITS,
     MAX_RIGHT_SHIFT_BITS,
-    WIDE,
     copy_statistics,
     drop_statistics,
     factor_exponents,
+    fitting_value_exponent,
     interval,
     max_stored_distance,
     row_exponents,
@@ -201,10 +199,9 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     bits = width(op.result)
     plain, total = split_residual(op, residual)
     set_range(plain.result, low, high)
-    exponent = fitting_exponent(max(-low, high))
     set_width(total.result, bits)
     set_width(plain.result, bits)
-    exponent -= EXTRA_FRACTION_BITS if bits == WIDE else 0
+    exponent = fitting_value_exponent(plain.result, (low, high))
     set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_RIGHT_SHIFT_BITS))
 
 

@@ -162,7 +162,8 @@ def _loses_ties(op: graph.Pool2dOp) -> bool:
 
 def _choose(value: SSAValue) -> None:
     bounds, known = interval(value), exponent(value)
-    if bounds is None or known is None or width(value) != NARROW or zero_point(value):
+    bits = width(value)
+    if bounds is None or known is None or bits > NARROW or zero_point(value):
         return
     if (chosen := affine(value)) is not None:
         set_exponent(value, chosen[0])
@@ -170,24 +171,25 @@ def _choose(value: SSAValue) -> None:
         return
     # Zero is always represented exactly, because padding is zero.
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
-    point = zero_point_of(low, known - 1)
-    min_integer, max_integer = signed_bounds(NARROW)
+    point = zero_point_of(low, known - 1, bits)
+    min_integer, max_integer = signed_bounds(bits)
     reach, kept = ldexp(max_integer, known), ldexp(max_integer - point, known - 1)
     if min_integer <= point <= max_integer and (high <= kept or -low <= MAX_LOST_SHARE * reach):
         set_exponent(value, known - 1)
         set_zero_point(value, point)
     else:
-        set_zero_point(value, _shifted_zero_point(ldexp(low, -known), ldexp(high, -known)))
+        ends = round(ldexp(low, -known)), round(ldexp(high, -known))
+        set_zero_point(value, _shifted_zero_point(*ends, bits))
 
 
-def _shifted_zero_point(low: float, high: float) -> int:
+def _shifted_zero_point(low: int, high: int, bits: int) -> int:
     """
-    Return the zero point for a range [`low`, `high`], in units of the scale, that exceeds int8 on
-    one side only. It shifts the range by as many of the unused integers on the other side as
-    needed. Return 0 if the range fits, or exceeds int8 on both sides.
+    Return the zero point for a range [`low`, `high`], in units of the scale, that exceeds the
+    integers of `bits` bits on one side only. It shifts the range by as many of the unused integers
+    on the other side as needed. Return 0 if the range fits, or exceeds them on both sides.
     """
-    min_integer, max_integer = signed_bounds(NARROW)
-    below, above = round(low) - min_integer, max_integer - round(high)
+    min_integer, max_integer = signed_bounds(bits)
+    below, above = low - min_integer, max_integer - high
     if above < 0 < below:
         return max(above, -below)
     return min(-below, above) if below < 0 < above else 0

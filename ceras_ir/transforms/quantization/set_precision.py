@@ -266,7 +266,9 @@ def spread(main: FuncOp) -> None:
         changed = False
         for op in (*movers, *reversed(movers)):
             source, result = op.operands[0], op.results[0]
-            if width(source) == width(result) or isinstance(source.owner, graph.ConstantOp):
+            widths = width(source), width(result)
+            is_constant = isinstance(source.owner, graph.ConstantOp)
+            if WIDE not in widths or min(widths) == WIDE or is_constant:
                 continue
             for value in (source, result):
                 widen(value)

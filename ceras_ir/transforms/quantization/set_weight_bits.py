@@ -41,8 +41,8 @@ from ceras_ir.transforms.quantization.weight_widths import (
     measured_ratios,
 )
 from ceras_ir.transforms.quantization_options import (
-    MAX_WEIGHT_BITS,
-    MIN_WEIGHT_BITS,
+    MAX_BITS,
+    MIN_BITS,
     WeightOptions,
     bits_and_layer,
 )
@@ -85,7 +85,7 @@ class SetWeightBitsPass(WeightOptions, CalibratedPass):
 
     name = "set-weight-bits"
 
-    widths: tuple[int, ...] = tuple(range(MIN_WEIGHT_BITS, MAX_WEIGHT_BITS + 1))
+    widths: tuple[int, ...] = tuple(range(MIN_BITS, MAX_BITS + 1))
     """The widths that the target stores, in ascending order, for `weight_bytes`."""
     octave_parts: int = 1
     """The number of scales per octave of narrow weights: 1 for powers of two."""

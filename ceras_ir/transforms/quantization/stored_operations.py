@@ -229,9 +229,9 @@ def _function_operand(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
     becomes a table of 16-bit operands, and the operand gets the scale that this table requires.
     """
     argument, form = values.storage(op.input), form_of(op)
-    narrow = values.storage(op.result).bits == NARROW
+    narrow = values.storage(op.result).bits <= NARROW
     clips = op.function.clip_range is not None
-    if clips or argument.bits == NARROW or not narrow or form not in (None, Form.TABLE):
+    if clips or argument.bits <= NARROW or not narrow or form not in (None, Form.TABLE):
         return values.get(op.input)
     set_form(op, Form.TABLE16)
     exponent = narrow_exponent(op.input, argument.exponent) - finer_bits(Form.TABLE16)
@@ -247,7 +247,7 @@ def _aligned_exponents(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int
     # of the sum, or 2^-13 if the other operand has 16 bits, because a sum has 32 bits.
     coarser = op.lhs if lhs >= rhs else op.rhs
     reach = (values.storage(coarser).element.reach - 1).bit_length()
-    min_exponent = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
+    min_exponent = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + max(reach - NARROW + 1, 0)
     return max(lhs, min_exponent), max(rhs, min_exponent)
 
 

@@ -266,7 +266,7 @@ def _widen(constant: graph.ConstantOp, element: UniformType) -> None:
 class WidenActivationsPass(TargetNameOptions, NetworkPass):
     """
     Store activations of few bits in the next width that the target stores, such as 8 bits. A note
-    on stderr gives the number of values.
+    on stderr gives the number of values, without data movement.
 
     Float operations before `graph.quantize` limit the integers, where the wider type does not: a
     clip, or the sign of a bipolar value. Other operations have a clamp range, or only move values.
@@ -311,6 +311,7 @@ class WidenActivationsPass(TargetNameOptions, NetworkPass):
                         continue
                     if isinstance(op, graph.QuantizeOp):
                         _limit(op, element)
+                    if isinstance(op, graph.QuantizeOp) or "requant" in op.properties:
                         counts[element.width, width] = counts.get((element.width, width), 0) + 1
                     new = graph.type_with_element(value, element.widened(width))
                     Rewriter.replace_value_with_new_type(value, new)

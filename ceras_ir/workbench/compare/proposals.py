@@ -95,14 +95,18 @@ def remedies(
             f"{layer.clipped_share:.1%} of the elements are clipped: use more samples, "
             "or --observer minmax"
         )
-    if layer.bits == 8 and layer.low >= 0 and "choose-zero-points" not in recipe:
+    if layer.bits <= BYTE_BITS and layer.low >= 0 and "choose-zero-points" not in recipe:
         found.append("it is never negative: choose-zero-points in the --recipe halves the scale")
     if dead:
         found.append(always_zero)
     name = pattern_of(layer.name)
     if layer.weight_bits < BYTE_BITS:
         found.append(f"'8:{name}', a further entry of --weight-bits, keeps 8 bits of its weights")
-    if layer.bits == BYTE_BITS:
+    if layer.bits < BYTE_BITS:
+        found.append(
+            f"'8:{name}', a further entry of --activation-bits, keeps 8 bits of its result"
+        )
+    if layer.bits <= BYTE_BITS:
         found.append(f"--int16 '{name}' stores the result in 16 bits")
     found.append(f"--float '{name}' computes it in float")
     return found

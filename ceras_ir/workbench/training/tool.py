@@ -15,7 +15,7 @@ from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.extras import IN_CLONE, install_command
-from ceras_ir.transforms.quantization_options import ArithmeticOptions, weight_widths
+from ceras_ir.transforms.quantization_options import ArithmeticOptions, bit_widths
 from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
     HARD_SWISH,
@@ -83,7 +83,7 @@ def make_parser() -> ToolParser:
         "--bits",
         dest="weight_bits",
         action="extend",
-        type=weight_widths,
+        type=bit_widths,
         metavar="BITS[:LAYER],...",
         help="train the integers of weights of fewer bits, as --int8 --weight-bits",
     )
@@ -261,7 +261,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     from ceras_ir.driver.model_options import title_of
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
-    if arguments.weight_bits:
+    if arguments.weight_bits or arguments.activation_bits:
         arguments.int8 = True
     if not arguments.int8:
         if arguments.target is not None or arguments.calibrate:

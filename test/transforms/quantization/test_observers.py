@@ -14,11 +14,11 @@ from ceras_ir.network.storage import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.observers import (
-    INT8_POINTS,
     Bounds,
     Distribution,
     LeastSquaresObserver,
     ObservedArray,
+    Points,
     SumFunction,
     Sums,
     identity,
@@ -71,10 +71,11 @@ def of_all(
     point: int,
     function: SumFunction,
     alike: float = 1.0,
+    bits: int = 8,
 ) -> float:
     """Return the squared error after a function, with a weight for clipped elements."""
     steps = np.rint(values * 2.0**-exponent) + point
-    stored = np.clip(steps, -128, 127)
+    stored = np.clip(steps, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     read = function((stored - point) * 2.0**exponent) - function(values.astype(np.float64))
     return float((np.square(read) * np.where(stored == steps, 1.0, alike)).sum())
 
@@ -109,6 +110,32 @@ def test_errors_of_all_zero_points_are_those_of_all_elements(
         assert found == pytest.approx(error, rel=0.06, abs=1e-3 * everything.size * 4.0**e)
     pair = observer.choice().affine or (observer.choice().exponent, 0)
     assert of_all(everything, *pair, function, alike) <= 1.05 * min(exact.values())
+
+
+@pytest.mark.parametrize("bits", range(2, 8))
+@pytest.mark.parametrize(("low", "high"), [(0.0, 6.9), (-0.28, 13.0), (-9.0, 5.5), (-7.0, 7.0)])
+def test_values_of_few_bits_have_the_least_error(bits: int, low: float, high: float) -> None:
+    random = np.random.default_rng(bits)
+    array = random.triangular(low, min(0.1, high), high, 20000).astype(np.float32)
+    observer = LeastSquaresObserver()
+    observer.bits = bits
+    observer.observe(ObservedArray(array))
+    first, integers = fitting_exponent(max(-low, high), 2 ** (bits - 1) - 1), 2**bits
+    exact = {
+        (e, z): of_all(array, e, z, identity, bits=bits)
+        for e in range(first, first - 5, -1)
+        for z in range(-integers // 2, integers // 2)
+    }
+    found = observer.choice()
+    least = min(exact.values())
+    plain = min(error for (_, z), error in exact.items() if z == 0)
+    assert exact[found.affine or (found.exponent, 0)] <= 1.12 * least
+    assert exact[found.exponent, 0] <= 1.05 * plain
+    assert (found.affine is not None) == (least < 0.9 * plain)
+    extremes = make_observer("minmax")
+    extremes.bits = bits
+    extremes.observe(ObservedArray(array))
+    assert extremes.choice().exponent in (first, first - 1)
 
 
 def test_what_lies_on_the_steps_is_exact() -> None:
@@ -242,9 +269,9 @@ def test_a_sum_of_errors_may_come_out_below_zero(monkeypatch: pytest.MonkeyPatch
     """The estimated sum of a few small errors may be negative."""
 
     def errors(
-        self: Distribution, exponents: range, functions: object, clipped: float
+        self: Distribution, exponents: range, functions: object, clipped: float, points: Points
     ) -> dict[int, Errors]:
-        found = {e: np.full(INT8_POINTS.size, 1e5) for e in exponents}
+        found = {e: np.full(points.size, 1e5) for e in exponents}
         found[0][0] = -1.75
         return found
 

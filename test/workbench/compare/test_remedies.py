@@ -1,6 +1,7 @@
 """Test the proposals of the report for a layer and for a network."""
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerType
 
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
@@ -26,12 +27,14 @@ def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
     assert text == "1 of 3 layers cause half of the noise at the outputs, the worst 70%"
 
 
-def test_more_bits_are_proposed_for_narrow_weights() -> None:
+def test_more_bits_are_proposed_for_few_bits() -> None:
     noisy = layer(0.0)
     noisy.isolated, noisy.weight_bits = 100.0, 4
     assert any("'8:dense', a further entry of --weight-bits" in text for text in remedies(noisy))
     noisy.weight_bits = 8
-    assert "--weight-bits" not in " ".join(remedies(noisy))
+    assert "-bits" not in " ".join(remedies(noisy))
+    noisy.element = UniformType(0.5, storage=IntegerType(4))
+    assert any("'8:dense', a further entry of --activation-bits" in t for t in remedies(noisy))
 
 
 def test_what_the_recipe_did_is_not_proposed() -> None:

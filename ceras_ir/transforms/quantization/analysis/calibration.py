@@ -43,6 +43,7 @@ from ceras_ir.network.function import (
     states_of,
 )
 from ceras_ir.network.storage import (
+    NARROW,
     WIDE,
     is_kept_in_float,
     set_affine,
@@ -168,6 +169,7 @@ def record(
         set_range(value, observed.low, observed.high)
         observed.functions = reading_of(value).functions
         observed.clipping_weight = _clipping_weight(value)
+        observed.bits = min(width(value), NARROW)
         chosen = observed.choice(clips=observer != "auto" or value not in unclipped)
         set_exponent(value, chosen.exponent)
         set_affine(value, chosen.affine)

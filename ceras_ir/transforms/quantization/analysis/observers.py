@@ -21,17 +21,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.dialects.quant import BYTE_BITS
 from ceras_ir.network.integer import (
     EXPONENT_CANDIDATES,
-    INT8_HIGH,
-    INT8_LOW,
     MIN_SCALE_EXPONENT,
     ZERO_RANGE_EXPONENT,
     fitting_exponent,
 )
+from ceras_ir.network.storage import signed_bounds
 from ceras_ir.transforms.quantization_options import ObserverName
 
 Floats = NDArray[np.float32]
+Points = NDArray[np.int64]
 Sums = NDArray[np.floating]
 SumFunction = Callable[[Sums], Sums]
 
@@ -42,9 +43,17 @@ HEADROOM_BITS = 1
 ZERO_BIN = 1 << HISTOGRAM_BITS - 1
 MERGED_BINS = np.rint((np.arange(1 << HISTOGRAM_BITS) - ZERO_BIN) / 2).astype(np.int64) + ZERO_BIN
 """The new index of each bin when pairs are merged. Ties are added to the even index."""
-INT8_POINTS = np.arange(INT8_LOW, INT8_HIGH + 1)
 FINITE_INFINITY = 1e100
 """A substitute for infinity with a finite square."""
+
+
+def integers_of(bits: int) -> Points:
+    """Return the signed integers of `bits` bits, ascending."""
+    low, high = signed_bounds(bits)
+    return np.arange(low, high + 1)
+
+
+INT8_POINTS = integers_of(BYTE_BITS)
 
 
 def identity(x: Sums) -> Sums:
@@ -143,31 +152,42 @@ class Distribution:
         self.width = max(self.width, width)
 
     def errors(
-        self, exponents: Iterable[int], functions: Sequence[SumFunction], clipped: float = 1.0
+        self,
+        exponents: Iterable[int],
+        functions: Sequence[SumFunction],
+        clipped: float = 1.0,
+        *,
+        points: Points = INT8_POINTS,
     ) -> dict[int, Sums]:
         """
         Return, for each exponent e, a vector: the sum of squared errors with each zero point of
-        `INT8_POINTS`, if the elements are stored as int8 with the scale 2^e. Errors are measured
-        after the consuming function of each kind of channel. Errors by clipping are multiplied by
-        `clipped`.
+        `points`, if the elements are stored as one of the integers `points` with the scale 2^e.
+        Errors are measured after the consuming function of each kind of channel. Errors by clipping
+        are multiplied by `clipped`.
         """
         kinds = list(self._kinds(functions))
-        none = np.zeros(len(INT8_POINTS))
+        none = np.zeros(len(points))
         return {
-            e: sum((kind.errors(ldexp(1.0, e), clipped) for kind in kinds), none) for e in exponents
+            e: sum((kind.errors(ldexp(1.0, e), clipped, points) for kind in kinds), none)
+            for e in exponents
         }
 
     def clips_nothing(
-        self, exponent: int, functions: Sequence[SumFunction], bounds: tuple[float, float]
+        self,
+        exponent: int,
+        functions: Sequence[SumFunction],
+        bounds: tuple[float, float],
+        points: Points,
     ) -> NDArray[np.bool_]:
         """
-        Return a vector: whether the zero point of `INT8_POINTS` at this index clips no element
-        noticeably at the scale `2**exponent`. Clipping may change the results of the consuming
-        functions by at most half a unit. `bounds` are the minimum and the maximum of the elements.
+        Return a vector: whether the zero point of `points` at this index clips no element
+        noticeably at the scale `2**exponent`, in the integers `points`. Clipping may change the
+        results of the consuming functions by at most half a unit. `bounds` are the minimum and the
+        maximum of the elements.
         """
-        exact = np.ones(len(INT8_POINTS), np.bool_)
+        exact = np.ones(len(points), np.bool_)
         for kind in self._kinds(functions):
-            exact &= kind.keeps(bounds, ldexp(1.0, exponent))
+            exact &= kind.keeps(bounds, ldexp(1.0, exponent), points)
         return exact
 
     def _kinds(self, functions: Sequence[SumFunction]) -> Iterator[_Kind]:
@@ -212,32 +232,32 @@ class _Kind:
     def _moments(self) -> list[Sums]:
         return [_cumulated(self.counts * power) for power in (1.0, self._results, self._results**2)]
 
-    def errors(self, step: float, clipped: float) -> Sums:
+    def errors(self, step: float, clipped: float, points: Points) -> Sums:
         stored = np.rint(self.numbers / step)
         # Half of the elements nearest to a tie are rounded up.
         halfway = np.abs(self.numbers / step - stored) == 0.5
         within = self._slopes * (self.squares - step * self.distance * halfway)
         rounding = np.square(self._apply(stored * step) - self._results) + within
         inside = _cumulated(self.counts * rounding)
-        low, high = INT8_LOW - INT8_POINTS, INT8_HIGH - INT8_POINTS
+        low, high = points[0] - points, points[-1] - points
         first, last = np.searchsorted(stored, low), np.searchsorted(stored, high, side="right")
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
         return inside[last] - inside[first] + clipped * (below + above)
 
-    def keeps(self, bounds: tuple[float, float], step: float) -> NDArray[np.bool_]:
+    def keeps(self, bounds: tuple[float, float], step: float, points: Points) -> NDArray[np.bool_]:
         """
-        Return a vector: whether the zero point of `INT8_POINTS` at this index clips only where the
+        Return a vector: whether the zero point of `points` at this index clips only where the
         result of the function changes by less than the rounding error of a unit `step`. `bounds`
         are the minimum and the maximum of the elements.
         """
         tolerance = step / 2 * float(np.sqrt(self._slopes.max()))
         # Only a part of the elements was counted, but the bounds are known.
         numbers = np.concatenate([[bounds[0]], self.numbers, [bounds[1]]])
-        kept = np.ones(len(INT8_POINTS), np.bool_)
+        kept = np.ones(len(points), np.bool_)
         for side, limits in (
-            (numbers, INT8_LOW - INT8_POINTS),
-            (-numbers[::-1], INT8_POINTS - INT8_HIGH),
+            (numbers, points[0] - points),
+            (-numbers[::-1], points - points[-1]),
         ):
             sign = 1 if side is numbers else -1
             clipped = np.searchsorted(side, limits * step)
@@ -430,6 +450,8 @@ class Extremes:
         """The consumer of each kind of channel."""
         self.clipping_weight = 1.0
         """The weight of clipping errors compared with rounding errors."""
+        self.bits = BYTE_BITS
+        """The bits in which the value will be stored, at most 8."""
 
     def choice(self, *, clips: bool = True) -> ChosenStorage:
         """
@@ -437,7 +459,11 @@ class Extremes:
         `clips`. No zero point is chosen here: the pass `choose-zero-points` derives it from the
         range.
         """
-        return ChosenStorage(fitting_exponent(self.magnitude))
+        return ChosenStorage(self._fitting)
+
+    @property
+    def _fitting(self) -> int:
+        return fitting_exponent(self.magnitude, signed_bounds(self.bits)[1])
 
     def observe(self, array: ObservedArray) -> None:
         """Add the elements of the value for a sample."""
@@ -492,25 +518,27 @@ class LeastSquaresObserver(Extremes):
         """
         if self.distribution.width is None:
             return ChosenStorage(ZERO_RANGE_EXPONENT)
-        first = fitting_exponent(self.magnitude)
+        first, points = self._fitting, integers_of(self.bits)
         last = min(
             first, max(first - EXPONENT_CANDIDATES + 1, self.distribution.width, MIN_SCALE_EXPONENT)
         )
         exponents = range(first, last - 1, -1)
-        errors = self.distribution.errors(exponents, self.functions, self.clipping_weight)
+        errors = self.distribution.errors(
+            exponents, self.functions, self.clipping_weight, points=points
+        )
         if not clips:
             bounds = min(self.low, 0.0), max(self.high, 0.0)
             for e, of_points in errors.items():
-                fits = self.distribution.clips_nothing(e, self.functions, bounds)
+                fits = self.distribution.clips_nothing(e, self.functions, bounds, points)
                 errors[e] = np.where(fits, of_points, np.inf)
-        plain = min(errors, key=lambda e: (errors[e][-INT8_LOW], -e))
+        plain = min(errors, key=lambda e: (errors[e][-points[0]], -e))
         chosen = min(errors, key=lambda e: (errors[e].min(), -e))
         min_error = float(errors[chosen].min())
-        if min_error > self.MAX_ERROR_RATIO * float(errors[plain][-INT8_LOW]):
+        if min_error > self.MAX_ERROR_RATIO * float(errors[plain][-points[0]]):
             return ChosenStorage(plain)
         # Of the zero points with the smallest error, divide the unused integers below and above in
         # proportion to the range. Rounding may make a sum near zero negative.
-        best = INT8_POINTS[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
+        best = points[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
         return ChosenStorage(plain, (chosen, point))

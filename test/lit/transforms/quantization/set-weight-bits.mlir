@@ -7,7 +7,7 @@
 // RUN: not ceras-opt %s --set-weight-bits="weight_bits=4:total" 2>&1 | filecheck %s --check-prefix=OTHER
 
 // UNKNOWN: error: weight_bits: no layer is named 'secund'; did you mean 'second'?
-// RANGE: error: weights have 2 to 8 bits, as BITS or BITS:LAYER, got '{{9|second}}'
+// RANGE: error: expected 2 to 8 bits, as BITS or BITS:LAYER, got '{{9|second}}'
 // OTHER: error: weight_bits: 'total' has no constant weights that become integers
 // NONE-NOT: graph.weight_bits
 
