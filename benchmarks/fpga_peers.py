@@ -15,7 +15,7 @@ Only the published figures include the time of the host. They are from MLPerf Ti
 README tables of the results repositories v0.5 to v1.1 (github.com/mlcommons/tiny_results_*), read
 in November 2026. fpgaConvNet is in the closed division (the reference networks in int8). FINN and
 hls4ml are in the open division, with the networks of few bits in `finn_networks.py`, and may use
-all multipliers of the chip. The results of `cnv_w1a1` and `ad08_w8` get a quantizer of 8 bits; the
+all multipliers of the chip. The results of `cnv_*` and `ad08_w8` get a quantizer of 8 bits; the
 last layer of `kws_w3a3`, with 1% of the products, runs on the host. Not compared yet: ResNet-18
 with AMD's DPU.
 """
