@@ -7,11 +7,11 @@
 !q = tensor<1x2xf32>
 func.func @main(%x: !q {graph.exponent = -4 : i64}, %r: !q {graph.exponent = -2 : i64}) -> (!q, !q, !q) {
   %w = graph.constant dense<[[1.04, -0.3], [0.09, 0.06]]> : tensor<2x2xf32> : tensor<2x2xf32>
-  // 1.04 is 7 steps of 2^-3 * 2^(2/8), or 8 of 2^-3.
+  // 1.04 is 6 steps of 2^-3 * 1.375, or 8 of 2^-3.
   // FACTORS: graph.matmul %x, %w {graph.weight_bits = 4 : i64, graph.exponent = -3 : i64, graph.weight_exponent = -3 : i64,
-  // FACTORS-SAME: graph.row_exponents = array<i64: 0, -3>, graph.row_factors = array<f32: 1.18920708, 1.000000e+00>}
+  // FACTORS-SAME: graph.row_exponents = array<i64: 0, -4>, graph.row_factors = array<f32: 1.375000e+00, 1.875000e+00>}
   // POWERS: graph.matmul %x, %w {graph.weight_bits = 4 : i64, graph.exponent = -3 : i64, graph.weight_exponent = -2 : i64, graph.row_exponents = array<i64: 0, -4>}
-  // STORED: graph.constant dense<{{\[\[}}7, -2], [6, 4]]> : tensor<2x2xi4> : tensor<2x2x!quant.uniform<i4:f32:0, {0.1486508846282959, 0.015625}>>
+  // STORED: graph.constant dense<{{\[\[}}6, -2], [6, 4]]> : tensor<2x2xi4> : tensor<2x2x!quant.uniform<i4:f32:0, {0.171875, 0.0146484375}>>
   // STORED: graph.matmul {{.*}} {requant = #graph.requant<multiplier = [{{.*}}], shift = {{.*}}i4:f32
   // SINGLE: graph.constant dense<{{\[\[}}4, -1], [0, 0]]> : tensor<2x2xi4> : tensor<2x2x!quant.uniform<i4:f32, 0.25>>
   // SINGLE: graph.matmul {{.*}} {requant = #graph.requant<shift = 3, {{.*}}i4:f32
