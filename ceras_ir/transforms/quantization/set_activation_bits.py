@@ -99,8 +99,10 @@ class SetActivationBitsPass(ActivationBitsOptions, NetworkPass):
 
 def _source(value: SSAValue, inside: dict[Operation, None]) -> SSAValue:
     """Return the value from which data movement and maximum poolings computed `value`."""
-    while (op := value.owner) in inside and keeps_scale(op) and not is_join(op):
+    op = value.owner
+    while isinstance(op, Operation) and op in inside and keeps_scale(op) and not is_join(op):
         value = op.operands[0]
+        op = value.owner
     return value
 
 

@@ -239,7 +239,7 @@ class _Kind:
         within = self._slopes * (self.squares - step * self.distance * halfway)
         rounding = np.square(self._apply(stored * step) - self._results) + within
         inside = _cumulated(self.counts * rounding)
-        low, high = points[0] - points, points[-1] - points
+        low, high = int(points[0]) - points, int(points[-1]) - points
         first, last = np.searchsorted(stored, low), np.searchsorted(stored, high, side="right")
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
@@ -256,8 +256,8 @@ class _Kind:
         numbers = np.concatenate([[bounds[0]], self.numbers, [bounds[1]]])
         kept = np.ones(len(points), np.bool_)
         for side, limits in (
-            (numbers, points[0] - points),
-            (-numbers[::-1], points - points[-1]),
+            (numbers, int(points[0]) - points),
+            (-numbers[::-1], points - int(points[-1])),
         ):
             sign = 1 if side is numbers else -1
             clipped = np.searchsorted(side, limits * step)
