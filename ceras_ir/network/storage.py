@@ -75,8 +75,11 @@ HALF_EVEN = "graph.half_even"
 Attribute of a quantization: integer operations round ties to even, too; by default they round up.
 """
 
-TIES_KEY, TIES_TO_EVEN = "ceras_ir.ties", "to_even"
-"""Metadata of exported ONNX models: an import rounds ties of layers to even; by default up."""
+TIES_KEY = "ceras_ir.half_even"
+"""
+Metadata of exported ONNX models: the QuantizeLinear nodes after layers that round ties to even, a
+name per line. An import rounds ties of the other layers up.
+"""
 
 STATISTICS = (RANGE, EXPONENT, ZERO_POINT, AFFINE)
 """Attributes of a value that must follow it to another producer."""

@@ -23,6 +23,7 @@ from xdsl.utils.target import Target
 
 from ceras_ir.backends.interp.target import Interpreted
 from ceras_ir.backends.onnx.functions import has_operator, is_only_for_shifts
+from ceras_ir.backends.onnx.movement import rounds_to_even
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.values import ModelBuilder, Values, side_of, tensor_kind, unchanged
 from ceras_ir.dialects import graph
@@ -31,7 +32,6 @@ from ceras_ir.dialects.graph.operation import NO_KERNELS, is_tensor
 from ceras_ir.dialects.quant import BYTE_BITS, RequantAttr, Rounding
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.storage import TIES_KEY, TIES_TO_EVEN
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
@@ -241,8 +241,8 @@ def export_model(
     With `exact`, a small constant is added before each QuantizeLinear that must round half up,
     because QuantizeLinear rounds half to even. Other ties can still differ: if this compiler
     imports the model again, some nodes round half up instead of half to even, or vice versa. A note
-    on stderr lists these nodes, unless `silent`. With `exact`, metadata of the model specify that
-    an import rounds to even.
+    on stderr lists these nodes, unless `silent`. With `exact`, metadata of the model list the
+    quantizations after layers that round half to even.
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
@@ -265,16 +265,9 @@ def export_model(
         tensor = values.get(value, unchanged(value), side_of(value))
         _name_output(builder, tensor, name, value, named)
         outputs.append(_info(name, value))
-    found = [op for op in ops if rounds_differently(op)]
-    metadata: dict[str, str] = {}
-    if exact:
-        # With the metadata, an import rounds to even if no constant precedes a quantization.
-        others = [op for op in found if not _rounds_to_even(op)]
-        if len(others) < len(found):
-            found, metadata = others, {TIES_KEY: TIES_TO_EVEN}
     if not silent:
-        _note(found)
-    return builder.model(inputs, outputs, metadata)
+        _note([op for op in ops if not (exact and rounds_to_even(op))])
+    return builder.model(inputs, outputs)
 
 
 def emit(module: ModuleOp, title: str) -> list[Artefact]:
@@ -295,13 +288,8 @@ def serialized(model: onnx.ModelProto) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
-def _rounds_to_even(op: Operation) -> bool:
-    requant = op.requant if isinstance(op, graph.LinearOperation) else None
-    return requant is not None and requant.mode is Rounding.HALF_EVEN
-
-
 def _note(ops: list[Operation]) -> None:
-    if names := [node_name(op) for op in ops]:
+    if names := [node_name(op) for op in ops if rounds_differently(op)]:
         listed, more = ", ".join(names[:MAX_NOTE_NODES]), len(names) - MAX_NOTE_NODES
         remark(
             f"onnx: note: an import of the model rounds ties of {listed}"

@@ -95,6 +95,12 @@ def _scalar_if_equal(numbers: NDArray[np.generic]) -> NDArray[np.float32]:
     return first.reshape(()) if bool((exact == first).all()) else exact
 
 
+def rounds_to_even(op: Operation) -> bool:
+    """Return whether `op` is a layer that rounds half to even."""
+    requant = op.requant if isinstance(op, graph.LinearOperation) else None
+    return requant is not None and requant.mode is Rounding.HALF_EVEN
+
+
 INT64 = np.dtype(np.int64)
 
 
@@ -167,6 +173,8 @@ class Movement:
             shape = self.values.shape(value, order)
             tensor = self.builder.node(operator, inputs, name, FLOAT_DTYPE, shape)
         self.values.quantize(value, tensor, order)
+        if self.exact and rounds_to_even(value.owner):
+            self.builder.even.append(self.builder.nodes[-1].name)
 
     def _node(
         self,

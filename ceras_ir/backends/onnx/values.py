@@ -21,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import BYTE_BITS, UniformType
+from ceras_ir.network.storage import TIES_KEY
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.extensions import DISTRIBUTION
 
@@ -48,6 +49,8 @@ class ModelBuilder:
         self.title = title
         self.opset = MIN_OPSET
         self.nodes: list[onnx.NodeProto] = []
+        self.even: list[str] = []
+        """The names of QuantizeLinear nodes that keep even ties, see `TIES_KEY`."""
         self.initializers: list[onnx.TensorProto] = []
         self.known: list[onnx.ValueInfoProto] = []
         self.tensors: set[str] = set()
@@ -126,7 +129,6 @@ class ModelBuilder:
         self,
         inputs: Sequence[onnx.ValueInfoProto],
         outputs: Sequence[onnx.ValueInfoProto],
-        metadata: Mapping[str, str],
     ) -> onnx.ModelProto:
         """Return the complete model, with descriptions of the graph inputs and graph outputs."""
         graph = helper.make_graph(
@@ -140,7 +142,8 @@ class ModelBuilder:
             producer_name="ceras_ir",
             producer_version=version(DISTRIBUTION),
         )
-        helper.set_model_props(model, dict(metadata))
+        if self.even:
+            helper.set_model_props(model, {TIES_KEY: "\n".join(self.even)})
         return model
 
 

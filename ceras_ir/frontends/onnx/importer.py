@@ -58,8 +58,14 @@ from ceras_ir.frontends.onnx.order import (
     ordered_nodes,
 )
 from ceras_ir.network.function import MODEL_TYPE, NAME
-from ceras_ir.network.storage import TIES_KEY, TIES_TO_EVEN
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, remark
+from ceras_ir.network.storage import TIES_KEY
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    node_name,
+    remark,
+)
 
 KEEPS_LABELS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 """Operators that keep the labels of their operand."""
@@ -102,10 +108,13 @@ class Importer:
         folder: DataFolder | None,
     ):
         check_attributes(model)
-        self.keeps_ties = any(
-            (each.key, each.value) == (TIES_KEY, TIES_TO_EVEN) for each in model.metadata_props
-        )
-        """Whether integer operations round ties to even, too; see `keep_ties`."""
+        self.even = {
+            name
+            for each in model.metadata_props
+            if each.key == TIES_KEY
+            for name in each.value.splitlines()
+        }
+        """The nodes QuantizeLinear for which integer operations round ties to even, too."""
         self.model = inlined(model)
         self.graph = self.model.graph
         self.batch = batch
@@ -183,8 +192,8 @@ class Importer:
                 "import: note: blocks of weights below 8 bits are widened to float32: "
                 f"{len(names)} {'tensor' if len(names) == 1 else 'tensors'}, such as '{names[0]}'"
             )
-        for op in block.ops if self.keeps_ties else ():
-            if isinstance(op, QuantizeOp):
+        for op in block.ops:
+            if isinstance(op, QuantizeOp) and node_name(op) in self.even:
                 keep_ties(op)
         block.add_op(ReturnOp(*results, *sizes.values()))
         self.named = emitter.values

@@ -338,7 +338,8 @@ class TieRule(NetworkPass):
     the integer operation in ONNX, and the removal is exact in the integers.
 
     If the pass removed a constant, the network specifies the rounding of all ties. The other
-    quantizations then get `graph.half_even`, and `fold-qdq` keeps the rounding of ONNX.
+    quantizations then get `graph.half_even`, and `fold-qdq` keeps the rounding of ONNX. Layers do
+    not get it: the constant of a layer can be in the bias, and rounding removes it.
 
     Before:
 
@@ -362,7 +363,8 @@ class TieRule(NetworkPass):
         if len(even) == len(quantizes):
             return
         for quantizer in even:
-            quantizer.attributes[HALF_EVEN] = UnitAttr()
+            if not isinstance(quantizer.input.owner, graph.LinearOperation):
+                quantizer.attributes[HALF_EVEN] = UnitAttr()
 
 
 def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:

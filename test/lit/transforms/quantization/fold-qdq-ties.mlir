@@ -38,9 +38,9 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<4x!quan
 // -----
 
 // Averages of nine are multiples of 2^-4 / 9; a factor this near to 1 decides only ties. With it
-// the network says where its ties go, so that what has no such constant rounds to even.
+// the network says where its ties go, so that what has no such constant rounds to even, except a layer.
 // CHECK-LABEL: func.func @main
-func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<1x2xf32>) -> (tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) {
+func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<1x2xf32>) -> (tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) {
   %a = graph.dequantize %x : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>) -> tensor<1x3x3x2xf32>
   %m = graph.pool2d average %a {kernel = array<i64: 3, 3>} : (tensor<1x3x3x2xf32>) -> tensor<1x1x1x2xf32>
   %f = graph.constant dense<1.00012207> : tensor<f32> : tensor<f32>
@@ -49,12 +49,16 @@ func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<1
   %w = graph.constant dense<0.5> : tensor<2x2xf32> : tensor<2x2xf32>
   %l = graph.matmul %y, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %r = graph.quantize %l : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-  func.return %q, %r : tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+  %z = graph.unary <relu> %y : tensor<1x2xf32>
+  %p = graph.quantize %z : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %q, %r, %p : tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>
 }
 // CHECK: %[[M:.*]] = graph.pool2d average
 // CHECK: graph.quantize %[[M]] :
 // CHECK: %[[L:.*]] = graph.matmul
-// CHECK: graph.quantize %[[L]] {graph.half_even} :
+// CHECK: graph.quantize %[[L]] :
+// CHECK: %[[R:.*]] = graph.unary <relu>
+// CHECK: graph.quantize %[[R]] {graph.half_even} :
 
 // -----
 
