@@ -4,12 +4,15 @@ from typing import Any
 
 from proofs.registry import every, identity, same, solver, valid
 
-from ceras_ir.dialects.quant import SINGLE_ROUNDINGS
+from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, Rounding
 from ceras_ir.network.integer import round_shift
 
 VTA = "ceras_ir/backends/vta/rules/channel_constants.py"
 VTA_RULES = "ceras_ir/backends/vta/rules/admission.py"
 EPILOGUE = "ceras_ir/backends/c/integer_layer.py"
+TILES = "ceras_ir/backends/c/tile_functions.py"
+NEON = "ceras_ir/backends/c/neon_tiles.py"
+HELIUM = "ceras_ir/backends/c/helium_output.py"
 SUMS = "ceras_ir/backends/c/sums.py"
 QUANT = "ceras_ir/dialects/quant.py"
 SCALES = "ceras_ir/transforms/quantization/analysis/rescaling.py"
@@ -47,6 +50,30 @@ def half_and_zero_point_in_the_bias() -> None:
         bias = z3.Extract(31, 0, constant)
         found = z3.SignExt(40, (v + bias) >> shift)
         valid(found == ((wide + half) >> shift) + far, room)
+
+
+@identity(
+    relied_on={
+        EPILOGUE: "half -= is_even",
+        TILES: 'f"({s} + ({s} >> {right} & 1)) >> {right}"',
+        NEON: "vaddq_s32({v}, vandq_s32({shifted}, vdupq_n_s32(1)))",
+        HELIUM: 'lowest = f"vandq_s32(v{shifted}, vdupq_n_s32(1))"',
+    },
+    requires="the zero point is even",
+    checked_by={EPILOGUE: "if requant.zero_point.data % 2:"},
+    by="all 16-bit sums, shifts 1 to 15, four zero points",
+)
+def ties_to_even_by_the_lowest_bit() -> None:
+    """
+    The sum plus half less 1 is rounded to the nearest, and down at ties. The lowest bit of that
+    result, added to the sum, rounds to even.
+    """
+    v = every(16)
+    for shift in range(1, 16):
+        for point in (-128, -2, 0, 126):
+            moved = v + (1 << shift - 1) - 1 + (point << shift)
+            even = (moved + (moved >> shift & 1)) >> shift
+            same(even, round_shift(v, shift, Rounding.HALF_EVEN) + point, v)
 
 
 @identity(
