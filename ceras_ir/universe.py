@@ -78,12 +78,12 @@ PASSES: dict[str, tuple[str, ...]] = {
         "choose-weight-exponents",
         "choose-zero-points",
     ),
+    "ceras_ir.transforms.quantization.set_activation_bits": ("set-activation-bits",),
     "ceras_ir.transforms.quantization.set_precision": (
         "fit-functions",
         "set-functions",
         "set-precision",
     ),
-    "ceras_ir.transforms.quantization.set_activation_bits": ("set-activation-bits",),
     "ceras_ir.transforms.quantization.set_weight_bits": ("set-weight-bits",),
     "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
