@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --split-input-file --verify-diagnostics
 
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{graph.precision must be one of "i16", "f32", "f32,i16", "i16,f32", got "int16"}}
+  // expected-error@+1 {{graph.precision must be one of "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i16", "f32", "f32,i16", "i16,f32", got "int16"}}
   %a = graph.unary <tanh> %x {graph.precision = "int16"} : tensor<4xf32>
   // expected-error@+1 {{graph.form must be one of "table", "table16", "shifts", "float", got "tabel16"}}
   %b = graph.unary <tanh> %a {graph.form = "tabel16"} : tensor<4xf32>

@@ -8,13 +8,14 @@ MODEL_INLINE void narrow_sums_@NAME@(const int32_t *restrict sums, int32_t posit
   const int32_t end = (outputs < width) ? outputs : width;
   for (int32_t p = 0; p < positions; ++p) {
     const int32_t at = (p / columns * row) + (p % columns * column);
-    int32_t o = 0;
+    int32_t done = 0;
 #if MODEL_NEON
-    for (; o <= (end - 8); o += 8) {
+    done = end / 8 * 8;
+    for (int32_t o = 0; o < done; o += 8) {
       int32x4_t a = vld1q_s32(&sums[o]), b = vld1q_s32(&sums[o + 4]);
 @NEON@    }
 #endif
-    for (; o < end; ++o) {
+    for (int32_t o = done; o < end; ++o) {
       const int32_t sum = sums[o]@ADD@;
       const int32_t v = (int32_t)((sum@TIMES@) >> @BY@);
       y[at + o] = (@RESULT@)((v < low) ? low : (v > high) ? high : v);
