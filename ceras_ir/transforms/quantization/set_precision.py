@@ -247,7 +247,7 @@ def matching(names: dict[Named, list[str]], patterns: Iterable[str], option: str
 
 def _some_names(names: Iterable[list[str]]) -> str:
     known = list(dict.fromkeys(shortened(each[0]) for each in names if each))
-    more = ", ..." if len(known) > MAX_NAMED_LAYERS else ""
+    more = ", ... (ceras-opt --fuse shows all)" if len(known) > MAX_NAMED_LAYERS else ""
     return f"; layers are {', '.join(map(repr, known[:MAX_NAMED_LAYERS]))}{more}" if known else ""
 
 

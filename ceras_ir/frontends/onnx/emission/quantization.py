@@ -244,15 +244,20 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     rank = len(graph.shape_of(value))
     scale, point = integer.scales(element, rank), integer.zero_points(element, rank)
     lower, upper = ((end - point).astype(np.float32) * scale for end in (low, high))
-    if isinstance(owner := value.owner, QuantizeOp):
+    owner = value.owner
+    if isinstance(owner, QuantizeOp):
         real = owner.input
     else:
         real = emitter.emit(DequantizeOp(value))
-        owner = QuantizeOp(real, element)
+
+    def again(real: SSAValue) -> SSAValue:
+        is_quantized = isinstance(owner, QuantizeOp)
+        return emitter.emit(owner.rebuilt([real]) if is_quantized else QuantizeOp(real, element))
+
     if element.is_per_axis:
         real = emitter.binary(graph.Binary.MAX, real, emitter.constant(lower, "lower"))
         real = emitter.binary(graph.Binary.MIN, real, emitter.constant(upper, "upper"))
-        return emitter.emit(owner.rebuilt([real]))
+        return again(real)
     least = -np.inf if low == element.low else float(lower)
     most = np.inf if high == element.high else float(upper)
     before = real
@@ -260,7 +265,7 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
         real = emitter.unary(graph.Function.RELU, real)
     else:
         real = emitter.unary(graph.Function.CLIP, real, least, most)
-    stored = emitter.emit(owner.rebuilt([real]))
+    stored = again(real)
     emitter.integer_bounds[stored] = int(low), int(high), before
     return stored
 
