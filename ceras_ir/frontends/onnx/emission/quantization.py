@@ -245,14 +245,12 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     scale, point = integer.scales(element, rank), integer.zero_points(element, rank)
     lower, upper = ((end - point).astype(np.float32) * scale for end in (low, high))
     owner = value.owner
-    if isinstance(owner, QuantizeOp):
-        real = owner.input
-    else:
-        real = emitter.emit(DequantizeOp(value))
+    real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
 
     def again(real: SSAValue) -> SSAValue:
-        is_quantized = isinstance(owner, QuantizeOp)
-        return emitter.emit(owner.rebuilt([real]) if is_quantized else QuantizeOp(real, element))
+        if isinstance(owner, QuantizeOp):
+            return emitter.emit(owner.rebuilt([real]))
+        return emitter.emit(QuantizeOp(real, element))
 
     if element.is_per_axis:
         real = emitter.binary(graph.Binary.MAX, real, emitter.constant(lower, "lower"))
