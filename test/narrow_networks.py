@@ -139,9 +139,9 @@ class NarrowNetwork:
             if grid is not None and grid.is_unsure(values[step.operand]).any():
                 raise Unsure
             values[step.name] = step.formula(values)
-            is_byte = step.grid is not None and step.grid.bits == 8
-            if halves_up and is_byte and step.operand != "x":
-                grid = replace(step.grid, rounding="UP")
+            grid = step.grid
+            if halves_up and grid is not None and grid.bits == 8 and step.operand != "x":
+                grid = replace(grid, rounding="UP")
                 values[step.name] = grid.real(grid.integers(values[step.operand]))
         return values[self.output]
 

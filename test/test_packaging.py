@@ -161,7 +161,7 @@ MAKEFILE_SCRIPTS = sorted(set(RUNS.findall((ROOT / "Makefile").read_text(encodin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", MAKEFILE_SCRIPTS)
-def test_scripts_of_the_makefile_find_their_modules(script):
+def test_scripts_of_the_makefile_find_their_modules(script: str) -> None:
     subprocess.run([sys.executable, "-c", START, ROOT / script], check=True, capture_output=True)
 
 

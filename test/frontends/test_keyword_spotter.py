@@ -114,7 +114,7 @@ class Spotter:
         value = w.activation("x", self.x_scale, 8, signed=True)
         for layer, norm in enumerate(self.norms):
             weights = w.weights(self.integers[layer], self.scales[layer])
-            more = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+            more: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
             value = w.add("Conv", f"{value} {weights}", **more)
             value = w.add("Relu", w.add("BatchNormalization", value, norm))
             value = w.activation(value, self.steps[layer], BITS, signed=False)
@@ -166,7 +166,7 @@ def trained() -> tuple[Spotter, Array]:
     net.steps.append(net.steps[-1] / 8)
     known, wanted = found[:TRAINED], 2.0 * np.eye(WORDS)[labels[:TRAINED]] - 1
     moment = known.T @ known + 30.0 * np.eye(known.shape[1])
-    real = np.linalg.solve(moment, known.T @ wanted).T
+    real = np.linalg.solve(moment, known.T @ wanted).T.astype(np.float64)
     integers, scale = rounded(real)
     net.integers.append(integers)
     net.scales.append(scale)
@@ -190,7 +190,7 @@ def test_both_forms_equal_onnx_runtime():
         assert [graph.stored_element(op.weights).width for op in layers] == [BITS] * 3
         results = [run(module, {"x": x})["y"] for x in inputs[:, None]]
         np.testing.assert_array_equal(results, expected)
-    check(module, {"x": inputs[:1]})
+        check(module, {"x": inputs[:1]})
 
 
 def test_import_equals_qonnx():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import Float32Type, IntegerType, TensorType, i32
+from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, TensorType, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.mlir.integers import centred, signless
@@ -32,7 +32,9 @@ def element_type(value: SSAValue) -> Element:
     """
     Return the element type that `value` has in the exported network: f32, or a signless integer.
     """
-    return stored_type(storage_type(graph.element_of(value)))
+    stored = storage_type(graph.element_of(value))
+    assert not isinstance(stored, Float16Type)
+    return stored_type(stored)
 
 
 def is_signed(value: SSAValue) -> bool:

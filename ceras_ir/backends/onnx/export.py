@@ -144,7 +144,7 @@ def rounds_differently(op: Operation) -> bool:
     requant = _requant(op)
     if requant is None or (requant.shift.data == 0):
         return False
-    is_narrow = graph.stored_element(op.output).width < BYTE_BITS
+    is_narrow = graph.stored_element(op.results[0]).width < BYTE_BITS
     if is_narrow and all(m.bit_count() == 1 for m in requant.multipliers):
         return requant.mode is not Rounding.HALF_EVEN
     chosen = Rounding.HALF_EVEN

@@ -110,7 +110,8 @@ def test_pairs_compute_the_function_unless_products_take_longer(outputs: int) ->
     x = np.random.default_rng(5).normal(0, 1, (1, 4, 4, 3)).astype(np.float32)
     (mine,), (theirs,) = (outputs_of(each, [{"input0": x}]) for each in (module, paired))
     for name, value in mine.items():
-        np.testing.assert_allclose(theirs[name], value, rtol=1e-5, atol=1e-5)
+        floats = theirs[name].astype(np.float64), value.astype(np.float64)
+        np.testing.assert_allclose(*floats, rtol=1e-5, atol=1e-5)
 
 
 def functions_of(module: ModuleOp) -> list[str]:
