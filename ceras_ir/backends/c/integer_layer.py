@@ -99,6 +99,7 @@ class Epilogue:
         lowest = result.widened(stored).low
         if stored > 16:
             return None
+        has_half = half > 0
         half -= is_even
         extra, bits = np.zeros(1, np.int64), 8
         after = half + (requant.zero_point.data << shift)
@@ -112,7 +113,7 @@ class Epilogue:
         if is_scaled and (shifts := _right_shifts(requant)):
             # The constant is a multiple of the power of two, or below the last bit of the product.
             right = np.array(shifts, np.int64)
-            halves = (np.left_shift(1, right) >> 1) - is_even if half or is_even else 0
+            halves = (np.left_shift(1, right) >> 1) - is_even if has_half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
             if sums.has_room(int(np.abs(moved).max())):
                 common, each = (shifts[0], ()) if len(shifts) == 1 else (0, shifts)

@@ -135,17 +135,15 @@ def _can_be_narrow(value: SSAValue, inside: dict[Operation, None]) -> bool:
     op = value.owner
     users = [use.operation for use in uses_after_moves(value, joined=True)]
     is_stored = op in inside or any(user in inside for user in users)
-    is_result = isinstance(op, Operation) and (
-        is_table(op) or isinstance(op, graph.SoftmaxOp | graph.NormalizeOp)
-    )
+    is_result = isinstance(op, Operation) and _has_tables(op)
     return is_stored and not is_result and not any(u in inside and _needs_bytes(u) for u in users)
 
 
 def _needs_bytes(op: Operation) -> bool:
-    match op:
-        case graph.SoftmaxOp() | graph.NormalizeOp():
-            return True
-        case graph.LinearOperation():
-            return not isinstance(op.weights.owner, graph.ConstantOp)
-        case _:
-            return is_table(op)
+    if isinstance(op, graph.LinearOperation):
+        return not isinstance(op.weights.owner, graph.ConstantOp)
+    return _has_tables(op)
+
+
+def _has_tables(op: Operation) -> bool:
+    return is_table(op) or isinstance(op, graph.SoftmaxOp | graph.NormalizeOp)

@@ -3,43 +3,22 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from onnx_random import random_network
-from quantized_by_hand import trace, wrong_elements
+from few_bits import CALIBRATION, MODEL, digits, expect_exact_layers
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.verify.tool import main as verify_main
-from ceras_ir.frontends.onnx import import_file, import_model
-from ceras_ir.network.function import input_names, main_function, quantized_layers
+from ceras_ir.frontends.onnx import import_file
+from ceras_ir.network.function import main_function
 from ceras_ir.network.storage import Storage, common_storage, fitting_value_exponent, set_width
-from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.pass_options import build
-from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.quantization.quantize import QuantizePass
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-MODEL = [str(DIGITS / "digits.onnx"), "--calibrate", str(DIGITS / "digits_calibration.npz")]
+CALIBRATED = [MODEL, "--calibrate", CALIBRATION]
 
 WIDTHS = range(2, 8)
-
-
-def quantized(module: ModuleOp, options: str) -> ModuleOp:
-    """Quantize `module` with `options` of the pass as text."""
-    ctx = load_context()
-    FusePass().apply(ctx, module)
-    build(QuantizePass, f"tail=int8 {options}").apply(ctx, module)
-    verify_module(module)
-    return module
-
-
-def digits(options: str) -> ModuleOp:
-    return quantized(import_file(MODEL[0]), f"calibration={MODEL[2]} {options}")
 
 
 def stored(module: ModuleOp) -> dict[str, tuple[int, int]]:
@@ -86,31 +65,19 @@ def test_16_bits_and_floats_replace_few_bits() -> None:
 @pytest.mark.parametrize("seed", first_fast(3, range(12)))
 def test_random_networks(seed: int) -> None:
     """Results agree with exact fractions, so that scales and zero points match the bits."""
-    network = import_model(random_network(seed))
-    if not quantized_layers(main_function(network)):
-        pytest.skip("the network has no layers")
-    module = quantized(network, f'target=c activation_bits="{2 + seed % 6}"')
-    main, random = main_function(module), np.random.default_rng(seed)
-    sample = {
-        name: random.uniform(-2, 2, graph.shape_of(value)).astype(np.float32)
-        for name, value in zip(input_names(main), main.body.block.args, strict=True)
-    }
-    values = trace(module, sample)
-    for op in main.body.block.ops:
-        if isinstance(op, graph.LinearOperation) and op.is_quantized:
-            assert list(wrong_elements(op, values, 12, seed)) == []
+    expect_exact_layers(seed, f'target=c activation_bits="{2 + seed % 6}"')
 
 
 @pytest.mark.parametrize("target", ["c", "nnet"])
 def test_targets_are_exact(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    model = [*MODEL, "--floor=-99", "--activation-bits", "4:*", "--targets", target]
+    model = [*CALIBRATED, "--floor=-99", "--activation-bits", "4:*", "--targets", target]
     assert verify_main(model) == 0
     assert f"{target}: machine" in (text := capsys.readouterr().out) and "exact" in text
 
 
 def test_targets_of_bytes_widen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = ["-o", str(tmp_path / "out"), "--target", "nnet"]
-    assert compile_main([*MODEL, "--activation-bits", "5", *out]) == 0
+    assert compile_main([*CALIBRATED, "--activation-bits", "5", *out]) == 0
     pattern = r"note: \d activations of 5 bits in int8: target nnet stores activations in 8 bits"
     assert re.search(pattern, capfd.readouterr().err)
     assert ' "bits": 5' not in (tmp_path / "out" / "report.json").read_text()
@@ -120,7 +87,7 @@ def test_averages_of_few_bits_are_in_the_circuit(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = ["-o", str(tmp_path / "out"), "--target", "dataflow"]
-    assert compile_main([*MODEL, "--activation-bits", "4", *out]) == 0
+    assert compile_main([*CALIBRATED, "--activation-bits", "4", *out]) == 0
     assert re.search(r"pool2d average +dataflow", capfd.readouterr().out)
 
 
@@ -136,12 +103,12 @@ def test_refused_entries(
     given: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = ["-o", str(tmp_path / "out"), "--target", "dataflow"]
-    assert compile_main([*MODEL, "--activation-bits", given, *out]) == 2
+    assert compile_main([*CALIBRATED, "--activation-bits", given, *out]) == 2
     assert message in " ".join(capfd.readouterr().err.split())
 
 
 def test_storage_of_few_bits() -> None:
-    (value,) = main_function(import_file(MODEL[0])).body.block.args
+    (value,) = main_function(import_file(MODEL)).body.block.args
     for bits, exponent in ((8, -6), (5, -3), (2, 1), (16, -13)):
         set_width(value, bits)
         assert fitting_value_exponent(value, (0.0, 1.5)) == exponent

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import make_network
-from onnx_random import random_network
-from quantized_by_hand import trace, wrong_elements
+from few_bits import CALIBRATION, MODEL, digits, expect_exact_layers, integer_layers
 from slow_cases import first_fast
-from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.passes import ChooseEncodingsPass
@@ -17,47 +16,17 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.verify.tool import main as verify_main
-from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.function import input_names, main_function, quantized_layers
 from ceras_ir.network.integer import least_squares_exponents, scales_of_parts, weight_bounds
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.report import layers, table
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.round_weights import (
     round_to_nearest,
     round_with_compensation,
 )
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-CALIBRATION = str(DIGITS / "digits_calibration.npz")
-
 WIDTHS = range(2, 8)
-
-
-def quantized(module: ModuleOp, options: str) -> ModuleOp:
-    """Quantize `module` with `options` of the pass as text."""
-    ctx = load_context()
-    FusePass().apply(ctx, module)
-    build(QuantizePass, f"tail=int8 {options}").apply(ctx, module)
-    verify_module(module)
-    return module
-
-
-def digits(options: str) -> ModuleOp:
-    module = import_file(str(DIGITS / "digits.onnx"))
-    return quantized(module, f"calibration={CALIBRATION} {options}")
-
-
-def integer_layers(module: ModuleOp) -> list[graph.LinearOperation]:
-    return [
-        op
-        for op in main_function(module).body.block.ops
-        if isinstance(op, graph.LinearOperation) and op.is_quantized
-    ]
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
@@ -91,30 +60,19 @@ def test_small_layers_remain_in_8_bits() -> None:
 @pytest.mark.parametrize("seed", first_fast(3, range(12)))
 def test_random_networks(seed: int) -> None:
     """Results agree with exact fractions, so that multipliers match the scales of weights."""
-    network = import_model(random_network(seed))
-    if not quantized_layers(main_function(network)):
-        pytest.skip("the network has no weights")
-    module = quantized(network, f'target=c weight_bits="{2 + seed % 6}:*"')
-    main, random = main_function(module), np.random.default_rng(seed)
-    sample = {
-        name: random.uniform(-2, 2, graph.shape_of(value)).astype(np.float32)
-        for name, value in zip(input_names(main), main.body.block.args, strict=True)
-    }
-    values = trace(module, sample)
-    for op in integer_layers(module):
-        assert list(wrong_elements(op, values, 12, seed)) == []
+    expect_exact_layers(seed, f'target=c weight_bits="{2 + seed % 6}:*"')
 
 
 @pytest.mark.parametrize("bits", first_fast(2, WIDTHS))
 def test_targets_are_exact(bits: int, capsys: pytest.CaptureFixture[str]) -> None:
-    model = [str(DIGITS / "digits.onnx"), "--calibrate", CALIBRATION, "--floor=-99"]
+    model = [MODEL, "--calibrate", CALIBRATION, "--floor=-99"]
     assert verify_main([*model, "--weight-bits", f"{bits}:*", "--targets", "c"]) == 0
     assert "c: machine                       exact" in capsys.readouterr().out
 
 
 def test_report(tmp_path: Path) -> None:
     """The report has bits and bytes as the target stores them."""
-    model = [str(DIGITS / "digits.onnx"), "--calibrate", CALIBRATION, "--target", "c"]
+    model = [MODEL, "--calibrate", CALIBRATION, "--target", "c"]
     assert compile_main([*model, "--weight-bits", "4", "-o", str(tmp_path / "out")]) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     stored = [(e["weight_bits"], e["weight_bytes"]) for e in report["layers"] if "weight_bits" in e]
